@@ -4,6 +4,7 @@
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Ended, Good, World, perigee, run, wait_until};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 perigee_tests::scenarios![
@@ -26,14 +27,23 @@ fn check(world: &World, interfaces: &[String], output: &Ended) {
     assert_eq!(left, 0, "a folder of the EAL's is left");
 }
 
+/// The number of the first line of a file that begins like this.
+pub fn line_of(file: &Path, begin: &str) -> usize {
+    let text = fs::read_to_string(file).expect("a configuration");
+    text.lines().position(|line| line.starts_with(begin)).expect("such a line") + 1
+}
+
 fn mistakes_are_named_with_their_place(world: &World) {
     let _pair = Pair::new(world);
     let interfaces = world.interfaces();
     let wrong = PORTS.replace("10.0.1.1/24", "10.0.1.0/24").replace("[port.lan]", "[port.lan]\nspeed = 10");
-    world.configuration("workers = 0", &wrong);
+    let file = world.configuration("workers = 0", &wrong);
+    let line = |begin: &str| line_of(&file, begin);
+    let places = [(line("workers"), 11), (line("addresses = [\"10.0.1.0/24"), 14), (line("speed"), 1)];
     for command in ["check", "run"] {
         let output = world.perigee(&[command, "/run/router.toml"]).refused("mistakes");
-        for words in ["router.toml:5:11: ", "router.toml:13:14: ", "router.toml:15:1: ", "nothing was started"] {
+        let places = places.map(|(line, column)| format!("router.toml:{line}:{column}: "));
+        for words in places.iter().map(String::as_str).chain(["nothing was started"]) {
             assert!(output.text.contains(words), "{words} is not in\n{}", output.text);
         }
         check(world, &interfaces, &output);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Reload: all or nothing, without losing a packet.
 
+use crate::refusals::line_of;
 use crate::{PORTS, Pair};
 use perigee_tests::Signal;
 use perigee_tests::{Asserts, Good, Router, World, wait_until};
@@ -78,9 +79,10 @@ fn a_configuration_with_mistakes_is_refused_with_all_of_them(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
-    world.configuration("bursts = 7", &PORTS.replace("10.0.2.1/24", "10.0.2.0/24"));
+    let file = world.configuration("bursts = 7", &PORTS.replace("10.0.2.1/24", "10.0.2.0/24"));
+    let place = format!("router.toml:{}:", line_of(&file, "addresses = [\"10.0.2.0/24"));
     let output = router.ask("reload").refused("router.toml:5:").text;
-    for words in ["bursts", "10.0.2.0/24", "router.toml:16:"] {
+    for words in ["bursts", "10.0.2.0/24", &place] {
         assert!(output.contains(words), "{words} is not in\n{output}");
     }
     client.ping(20, "10.0.2.2");

@@ -93,10 +93,11 @@ impl World {
     }
 
     /// Writes `router.toml`, whose `[router]` and `[eal]` suit a test; `router` has more lines for `[router]`, `rest` all
-    /// other sections.
+    /// other sections. The router is as patient as we are.
     pub fn configuration(&self, router: &str, rest: &str) -> PathBuf {
+        let budgets = budgets(router).good();
         let text = format!(
-            "[router]\nname = \"t\"\nidle = \"adaptive\"\nsocket = \"{FOLDER}/t.sock\"\n{router}\n\
+            "[router]\nname = \"t\"\nidle = \"adaptive\"\nsocket = \"{FOLDER}/t.sock\"\n{router}\n{budgets}\
              [eal]\nhugepages = false\nmemory = 160\n\n{rest}\n"
         );
         self.file("router.toml", &text)
@@ -108,9 +109,7 @@ impl World {
     /// It does not start.
     #[track_caller]
     pub fn router(&self, router: &str, rest: &str) -> Router {
-        // As patient as we are.
-        let router = budgets(router).good() + router;
-        Router::start(&self.configuration(&router, rest))
+        Router::start(&self.configuration(router, rest))
     }
 
     /// `perigee WORDS`, run to its end.
