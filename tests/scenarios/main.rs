@@ -21,6 +21,7 @@ mod linux_hops;
 mod linux_links;
 mod linux_routes;
 mod linux_vlans;
+mod linux_vrf;
 mod losses;
 mod malformed;
 mod metrics;
@@ -69,6 +70,7 @@ const ALL: &[&[Scenario]] = &[
     linux_links::SCENARIOS,
     linux_routes::SCENARIOS,
     linux_vlans::SCENARIOS,
+    linux_vrf::SCENARIOS,
     losses::SCENARIOS,
     malformed::SCENARIOS,
     metrics::SCENARIOS,
