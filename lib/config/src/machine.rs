@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! What a configuration is checked against, besides itself.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::fib::{FibChoice, FibNames};
 
 /// The machine a configuration is checked against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The cores that exist and are on line, ascending.
+    /// The cores that a thread of this process can be bound to, ascending: those on line, less what a cpuset takes
+    /// away.
     pub cores: Vec<u16>,
+    /// Of these, the ones that the process runs on, ascending: what `taskset` or `isolcpus` has left it. If empty, all.
+    pub affinity: Vec<u16>,
     /// The lookup structures that this program has.
     pub fib: FibNames,
     /// The ones to use regardless of the configuration.
@@ -15,37 +20,53 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, from `/sys`; where that is hidden, with as many cores as this process may use.
+    /// This machine, as the kernel shows it to this process.
     pub fn here() -> Self {
-        let online = std::fs::read_to_string("/sys/devices/system/cpu/online");
-        let cores = online.ok().and_then(|text| core_list(text.trim()));
-        let usable = || {
-            let count = std::thread::available_parallelism().map_or(1, usize::from);
-            (0..count as u16).collect()
-        };
-        Self { cores: cores.unwrap_or_else(usable), ..Self::default() }
+        let affinity = sched_getaffinity(None).map(|set| cores(&set)).unwrap_or_default();
+        // More cores than the kernel's interface has here, or no such interface.
+        let counted = || (0..std::thread::available_parallelism().map_or(1, usize::from) as u16).collect();
+        Self { cores: bindable().unwrap_or_else(counted), affinity, ..Self::default() }
+    }
+
+    /// The cores for workers of which the configuration says the number and not the place.
+    pub(crate) fn for_workers(&self) -> &[u16] {
+        if self.affinity.is_empty() { &self.cores } else { &self.affinity }
     }
 }
 
-/// A list as `/sys` writes it: `0-3,6`.
-fn core_list(text: &str) -> Option<Vec<u16>> {
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        cores.extend(first..=last);
-    }
-    Some(cores)
+/// The cores that a thread can be bound to. A thread that asks for all cores gets those that its cpuset has: `/sys`
+/// names the others, too. The affinity of this thread stays.
+fn bindable() -> Option<Vec<u16>> {
+    let ask = || {
+        let mut all = CpuSet::new();
+        (0..CpuSet::MAX_CPU).for_each(|core| all.set(core));
+        sched_setaffinity(None, &all).ok()?;
+        Some(cores(&sched_getaffinity(None).ok()?))
+    };
+    std::thread::Builder::new().spawn(ask).ok()?.join().ok()?
+}
+
+fn cores(set: &CpuSet) -> Vec<u16> {
+    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).map(|core| core as u16).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// `taskset -c 1` was not heard: the worker went to the last core of the machine.
     #[test]
-    fn core_lists_are_read_as_sys_writes_them() {
-        assert_eq!(core_list("0-3,6"), Some(vec![0, 1, 2, 3, 6]));
-        assert_eq!(core_list("0"), Some(vec![0]));
-        assert_eq!(core_list(""), None);
+    fn the_affinity_of_the_process_is_seen_and_kept() {
+        let first = Machine::here();
+        assert!(!first.cores.is_empty() && first.affinity.iter().all(|core| first.cores.contains(core)), "{first:?}");
+        let last = *first.affinity.last().unwrap();
+        let bound = std::thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set(last.into());
+            sched_setaffinity(None, &one).unwrap();
+            (Machine::here(), cores(&sched_getaffinity(None).unwrap()))
+        });
+        let (machine, after) = bound.join().unwrap();
+        assert_eq!((&machine.cores, &machine.affinity[..], &after[..]), (&first.cores, &[last][..], &[last][..]));
     }
 }

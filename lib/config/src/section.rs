@@ -90,8 +90,12 @@ pub(crate) struct Context<'c> {
 impl Context<'static> {
     /// A context for printing and describing, where nothing is checked.
     pub fn bare() -> Self {
-        static NOTHING: Machine =
-            Machine { cores: Vec::new(), fib: FibNames { v4: Vec::new(), v6: Vec::new() }, fib_override: None };
+        static NOTHING: Machine = Machine {
+            cores: Vec::new(),
+            affinity: Vec::new(),
+            fib: FibNames { v4: Vec::new(), v6: Vec::new() },
+            fib_override: None,
+        };
         Self { folder: Path::new(""), machine: &NOTHING, name: "", policer: None, ports: &[], sure: false }
     }
 }

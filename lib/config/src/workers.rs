@@ -4,7 +4,7 @@
 use toml::de::DeValue;
 
 use super::given::{At, unfit};
-use super::kind::{Kind, at, integer, integer_of, list, optional, required, text, value};
+use super::kind::{Kind, at, integer_of, list, optional, required, text, value};
 use super::machine::Machine;
 use super::mistake::Span;
 use super::ports::Port;
@@ -14,11 +14,12 @@ use super::section::{Context, section};
 section! {
     /// How many workers there are, or on which cores.
     pub(crate) struct WorkerKeys(context) keys {
-        /// Worker threads, from the last core down, so that the first is left to the slow path and Linux. Only one of
-        /// `workers`, `cores` and `[[worker]]` is given.
-        workers: Option<At<u16>>, optional(at(integer("workers", 1..=128))), default None => "1", restart;
-        /// The cores to work on, one worker each.
-        cores: Vec<At<u16>>, list(at(core_of(context.machine))).described("an array of the machine's cores"),
+        /// Worker threads, from the last core down, so that the first is left to the slow path and Linux; `"auto"`: one
+        /// on each core but the first, or on the only one. Cores are those that the process runs on, less what `taskset`,
+        /// a cpuset or `isolcpus` takes away. Only one of `workers`, `cores` and `[[worker]]` is given.
+        workers: Option<At<Count>>, optional(at(count())), default None => "1", restart;
+        /// The cores to work on, one worker each: any that the process can be bound to, isolated ones as well.
+        cores: Vec<At<u16>>, list(at(core_of(context.machine))).described("an array of cores"),
             default Vec::new() => "as `workers` says", restart;
     }
 }
@@ -35,6 +36,30 @@ section! {
         ports: Option<Vec<At<String>>>, optional(list(at(text("the name of a port", |name| Ok(name.to_owned())))
             .described("an array of ports"))), default None => "by weight", restart;
     }
+}
+
+/// How many workers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// As many as there are cores for them.
+    Auto,
+    /// This many.
+    Of(u16),
+}
+
+/// Most workers: DPDK knows as many threads.
+const MOST: i64 = 128;
+
+fn count() -> Kind<'static, Count> {
+    let parse = |value: &DeValue| match integer_of(value) {
+        Some(number @ 1..=MOST) => Ok(Count::Of(number as u16)),
+        None if value.as_str() == Some("auto") => Ok(Count::Auto),
+        _ => unfit(),
+    };
+    value(format!("workers from 1 to {MOST}, or \"auto\""), parse, |count| match count {
+        Count::Auto => "auto".into(),
+        Count::Of(number) => i64::from(*number).into(),
+    })
 }
 
 /// One worker thread.
@@ -75,8 +100,8 @@ fn core_of(machine: &Machine) -> Kind<'_, u16> {
         let core = integer_of(value).and_then(|n| u16::try_from(n).ok());
         core.filter(|core| machine.cores.contains(core)).map_or_else(unfit, Ok)
     };
-    let expected = format!("a core of this machine, one of {}", listed(&machine.cores));
-    value(expected, parse, |core| i64::from(*core).into()).described("a core of the machine")
+    let expected = format!("a core that this process can be bound to, one of {}", listed(&machine.cores));
+    value(expected, parse, |core| i64::from(*core).into()).described("a core")
 }
 
 fn listed(cores: &[u16]) -> String {
@@ -175,9 +200,50 @@ fn warn_of_shared(cores: &[At<u16>], root: &Section) {
     }
 }
 
-/// `count` workers from the last core down, so that the first is left to the slow path and Linux.
-fn spread(count: Option<At<u16>>, machine: &Machine) -> Vec<At<u16>> {
-    let At { value: count, span } = count.unwrap_or(At::nowhere(1));
-    let cores = machine.cores.iter().rev().cycle();
-    cores.take(usize::from(count)).map(|core| At { value: *core, span: span.clone() }).collect()
+/// Workers from the last core down, so that the first is left to the slow path and Linux.
+fn spread(count: Option<At<Count>>, machine: &Machine) -> Vec<At<u16>> {
+    let At { value: count, span } = count.unwrap_or(At::nowhere(Count::Of(1)));
+    let cores = machine.for_workers();
+    let count = match count {
+        Count::Of(count) => count.into(),
+        Count::Auto => (cores.len().saturating_sub(1)).clamp(1, MOST as usize),
+    };
+    cores.iter().rev().cycle().take(count).map(|core| At { value: *core, span: span.clone() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cores of `count` workers on a machine whose process runs on these.
+    fn placed(count: Count, affinity: impl IntoIterator<Item = u16>) -> Vec<u16> {
+        let machine =
+            Machine { cores: (0..256).collect(), affinity: affinity.into_iter().collect(), ..Machine::default() };
+        spread(Some(At::nowhere(count)), &machine).into_iter().map(|core| core.value).collect()
+    }
+
+    #[test]
+    fn auto_is_a_worker_on_each_core_but_the_first() {
+        assert_eq!(placed(Count::Auto, [0]), [0], "the only core is shared");
+        assert_eq!(placed(Count::Auto, [0, 1]), [1]);
+        assert_eq!(placed(Count::Auto, 0..16), (1..16).rev().collect::<Vec<_>>());
+        assert_eq!(placed(Count::Auto, 0..64), (1..64).rev().collect::<Vec<_>>());
+        assert_eq!(placed(Count::Auto, 0..256), (128..256).rev().collect::<Vec<_>>(), "no more than can be configured");
+    }
+
+    #[test]
+    fn workers_are_on_the_cores_that_the_process_runs_on() {
+        assert_eq!(placed(Count::Auto, [1]), [1]);
+        assert_eq!(placed(Count::Of(1), [0]), [0]);
+        assert_eq!(placed(Count::Auto, [3, 5, 11]), [11, 5]);
+        assert_eq!(placed(Count::Of(2), (1..64).step_by(2)), [63, 61]);
+        assert_eq!(placed(Count::Of(3), [7, 200]), [200, 7, 200], "more workers than cores take turns");
+    }
+
+    #[test]
+    fn a_machine_whose_affinity_is_not_known_has_all_its_cores() {
+        let machine = Machine { cores: vec![0, 1, 2], ..Machine::default() };
+        let cores: Vec<_> = spread(Some(At::nowhere(Count::Auto)), &machine).iter().map(|core| core.value).collect();
+        assert_eq!(cores, [2, 1]);
+    }
 }

@@ -64,8 +64,10 @@ fn every_check_of_the_router_section() {
         ("punt_ring = «1000»", "a power of two from 64 to 65536"),
         ("mbufs = «12»", "packet buffers from 1024"),
         ("icmp_rate = «1.5»", "found the fraction 1.5"),
-        ("workers = «0»", "workers from 1 to 128"),
-        ("cores = [0, «4»]", "found 4, expected a core of this machine, one of 0 to 3"),
+        ("workers = «0»", "workers from 1 to 128, or \"auto\""),
+        ("workers = «129»", "found 129"),
+        ("workers = «\"all\"»", "found \"all\", expected workers from 1"),
+        ("cores = [0, «4»]", "found 4, expected a core that this process can be bound to, one of 0 to 3"),
         ("cores = «0»", "expected an array, each element a core"),
         ("«cores» = []", "found no core to work on"),
         ("workers = 2\n«cores» = [1]", "only one of workers, cores and [[worker]]"),
@@ -75,7 +77,7 @@ fn every_check_of_the_router_section() {
     }
     let long = format!("{PORT}[router]\nsocket = «\"/{}\"»\n", "x".repeat(107));
     check(&long, &["(108 bytes long), expected the path of a unix socket"]);
-    check(&format!("{PORT}[[worker]]\ncore = «9»\n"), &["found 9, expected a core of this machine"]);
+    check(&format!("{PORT}[[worker]]\ncore = «9»\n"), &["found 9, expected a core that this process"]);
     check(&format!("{PORT}«[[worker]]»\n"), &["found no `core` in [[worker]]"]);
     check(&format!("worker = «1»\n{PORT}"), &["expected tables headed [[worker]]"]);
     check(&format!("router = «1»\n{PORT}"), &["expected a table headed [router]"]);

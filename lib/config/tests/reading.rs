@@ -42,6 +42,8 @@ fn two_workers_on_one_core_are_warned_about() {
     let config = parse(&format!("{PORT}[router]\nworkers = 3\n")).unwrap();
     let cores: Vec<_> = config.workers.iter().map(|w| w.core).collect();
     assert_eq!((cores, config.warnings.len()), (vec![3, 2, 1], 0));
+    let auto = parse(&format!("{PORT}[router]\nworkers = \"auto\"\n")).unwrap();
+    assert_eq!(auto.workers, config.workers);
 }
 
 #[test]

@@ -132,7 +132,7 @@ const PORT: &str = "[port.a]\ndevice = 'net_null0'\naddresses = ['10.0.0.1/24']\
 
 fn parse(text: &str) -> Config {
     let fib = FibNames { v4: vec!["other".into()], v6: vec![] };
-    let machine = Machine { cores: vec![0, 1, 2, 3], fib, fib_override: None };
+    let machine = Machine { cores: vec![0, 1, 2, 3], fib, ..Machine::default() };
     Config::parse_on("test.toml", text, &machine).unwrap_or_else(|error| panic!("{error}\nin\n{text}"))
 }
 

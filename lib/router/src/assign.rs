@@ -103,4 +103,28 @@ mod tests {
         let ports = [on(1), on(1), on(1), on(0), on(0), on(7), port(1)];
         assert_eq!(deal(&ports, &workers), [[2], [2], [2], [0], [1], [0], [1]]);
     }
+
+    #[test]
+    fn ports_are_dealt_evenly_however_many_workers_there_are() {
+        for workers in [1, 2, 3, 16, 63, 64, 128_usize] {
+            for ports in [1, 2, 5, 64] {
+                // The first half is on one node, the others on another; ports lie on both in turn.
+                let nodes: Vec<_> = (0..workers).map(|worker| Some(u16::from(worker >= workers.div_ceil(2)))).collect();
+                let all: Vec<_> = (0..ports).map(|index| PortShare { node: Some(index % 2), ..port(1) }).collect();
+                let mut loads = vec![0; workers];
+                for (port, pollers) in all.iter().zip(deal(&all, &nodes)) {
+                    let [worker] = pollers[..] else { panic!("{pollers:?}: {ports} ports, {workers} workers") };
+                    assert!(
+                        nodes[worker] == port.node || !nodes.contains(&port.node),
+                        "{ports} ports, {workers} workers"
+                    );
+                    loads[worker] += 1;
+                }
+                for node in [0, 1] {
+                    let own = || loads.iter().zip(&nodes).filter(|(_, of)| **of == Some(node)).map(|(load, _)| *load);
+                    assert!(own().max() <= own().min().map(|least: u32| least + 1), "{ports} ports: {loads:?}");
+                }
+            }
+        }
+    }
 }

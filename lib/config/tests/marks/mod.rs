@@ -9,7 +9,7 @@ pub const PORT: &str = "[port.wan]\ndevice = \"net_null0\"\naddresses = [\"10.0.
 pub fn machine() -> Machine {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let fib = FibNames { v4: names(&["both", "old", "auto"]), v6: names(&["both", "new"]) };
-    Machine { cores: vec![0, 1, 2, 3], fib, fib_override: None }
+    Machine { cores: vec![0, 1, 2, 3], fib, ..Machine::default() }
 }
 
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
