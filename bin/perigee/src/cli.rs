@@ -3,7 +3,7 @@
 
 #[cfg(feature = "predict")]
 use crate::predict;
-use crate::{audit, capture, check, demo, neighbor, reload, route, run, show, snabb, task, trace};
+use crate::{audit, capture, check, demo, neighbor, output, reload, route, run, show, snabb, task, trace};
 #[cfg(feature = "measure")]
 use crate::{bench, r#gen};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -86,13 +86,11 @@ impl Cli {
             Command::Gen(args) => r#gen::generate(&args),
             #[cfg(feature = "predict")]
             Command::Predict(command) => predict::predict(&command),
-            Command::Header => {
-                print!("{}", perigee_lua::header());
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Header => output::print(&perigee_lua::header()),
             Command::Completions { shell } => {
-                clap_complete::generate(shell, &mut Cli::command(), "perigee", &mut std::io::stdout());
-                Ok(ExitCode::SUCCESS)
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "perigee", &mut script);
+                output::print(&String::from_utf8(script)?)
             }
             Command::Helper { reach } => {
                 perigee_helper::serve_stdin(reach)?;

@@ -9,6 +9,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// First, for its macros.
+#[macro_use]
+mod output;
+
 mod audit;
 #[cfg(feature = "measure")]
 mod bench;

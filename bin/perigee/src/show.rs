@@ -8,7 +8,8 @@ mod time;
 
 use crate::client::RouterArg;
 use crate::client::connect;
-use crate::table::{Columns, or_dash, print, rows};
+use crate::output::print;
+use crate::table::{Columns, or_dash, rows};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use comfy_table::Table;

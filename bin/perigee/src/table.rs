@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Tables on standard output.
 
-use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
-use std::io::Write;
-use std::process::ExitCode;
 
 /// What a column shows of a `T`.
 type Cell<'a, T> = Box<dyn Fn(&T) -> String + 'a>;
@@ -63,12 +60,4 @@ pub fn rows(header: &[&str], numbers: &[&str], rows: impl Iterator<Item = Vec<St
 /// A value, or `-` if there is none.
 pub fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-/// Prints to standard output; it is not an error if the reader has seen enough (`| head`).
-pub fn print(text: &str) -> Result<ExitCode> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
 }

@@ -5,7 +5,7 @@ use super::fit::{Written, tables};
 use super::profiles::this_machine;
 use super::rig::Bench;
 use crate::date;
-use crate::table::print;
+use crate::output::print;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use perigee_predict::campaign::{self, Measured, Setting};

@@ -2,7 +2,8 @@
 //! `perigee predict fit`: a profile from measured points, with a full report.
 
 use super::{compared, errors_line, significant};
-use crate::table::{or_dash, print, rows};
+use crate::output::print;
+use crate::table::{or_dash, rows};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use perigee_predict::fit::{self, Candidate, Fit, Kind, Options, Parameter, PointReport, Report};

@@ -4,7 +4,8 @@
 use super::calibrate::REFERENCE;
 use super::profiles::this_machine;
 use super::rig::{Bench, Paced};
-use crate::table::{print, rows};
+use crate::output::print;
+use crate::table::rows;
 use anyhow::Result;
 use perigee_predict::campaign::{self, Setting};
 use perigee_predict::capacity::{Capacity, Traffic};

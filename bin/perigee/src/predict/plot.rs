@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict plot`: a chart of a CSV file.
 
-use crate::table::print;
+use crate::output::print;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use perigee_chart::Place;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `perigee predict profiles`: the profiles that ship; and how the others find one, by file, by name, or by this machine.
 
-use crate::table::{Columns, print};
+use crate::output::print;
+use crate::table::Columns;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use perigee_predict::machine::{self, Machine, Origin};

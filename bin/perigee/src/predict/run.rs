@@ -2,7 +2,8 @@
 //! `perigee predict run`: how fast a router will be, how many cores it needs, as tables, JSON or a page.
 
 use super::profiles;
-use crate::table::{print, rows};
+use crate::output::print;
+use crate::table::rows;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -2,7 +2,7 @@
 //! `perigee predict verify`: a profile compared with measured points.
 
 use super::{compared, errors_line, measured, profiles};
-use crate::table::print;
+use crate::output::print;
 use anyhow::{Result, ensure};
 use clap::Args;
 use perigee_predict::points;
