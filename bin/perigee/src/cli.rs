@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The command line: every subcommand with its help.
 
+#[cfg(not(all(feature = "measure", feature = "predict")))]
+use crate::missing;
 #[cfg(feature = "predict")]
 use crate::predict;
 use crate::{audit, capture, check, demo, neighbor, output, reload, route, run, show, snabb, task, trace};
@@ -56,6 +58,9 @@ enum Command {
     #[command(subcommand)]
     #[cfg(feature = "predict")]
     Predict(predict::PredictCommand),
+    #[command(flatten)]
+    #[cfg(not(all(feature = "measure", feature = "predict")))]
+    Missing(missing::Missing),
     /// Print perigee.h, the C ABI of modules: `perigee header > perigee.h`
     Header,
     /// Print a completion script: `perigee completions bash > /etc/bash_completion.d/perigee`
@@ -86,6 +91,8 @@ impl Cli {
             Command::Gen(args) => r#gen::generate(&args),
             #[cfg(feature = "predict")]
             Command::Predict(command) => predict::predict(&command),
+            #[cfg(not(all(feature = "measure", feature = "predict")))]
+            Command::Missing(command) => command.run(),
             Command::Header => output::print(&perigee_lua::header()),
             Command::Completions { shell } => {
                 let mut script = Vec::new();

@@ -31,6 +31,8 @@ mod isolated;
 mod launch;
 #[cfg(feature = "measure")]
 mod measure;
+#[cfg(any(test, not(all(feature = "measure", feature = "predict"))))]
+mod missing;
 mod neighbor;
 #[cfg(feature = "predict")]
 mod predict;
