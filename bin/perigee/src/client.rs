@@ -7,12 +7,12 @@ use perigee_api::Endpoint;
 use perigee_api::client::ApiClient;
 use perigee_config::default_socket;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The running router that is meant.
 #[derive(Args, Clone)]
 pub struct RouterArg {
-    /// The router's API socket [default: the only one in $XDG_RUNTIME_DIR/perigee or /run/perigee]
+    /// The router's API socket [default: the only one in $XDG_RUNTIME_DIR/perigee and /run/perigee]
     #[arg(long, global = true, value_name = "PATH", env = "PERIGEE_SOCKET")]
     pub socket: Option<PathBuf>,
 }
@@ -52,22 +52,57 @@ pub fn stream<E: Endpoint, S>(
     failed.map_or(Ok(session), Err)
 }
 
-/// The one socket in the default folder.
+/// The one socket in the default folders: those of this user and those of services.
 fn only_socket() -> Result<PathBuf> {
     let example = default_socket("NAME");
-    let folder = example.parent().unwrap_or(&example);
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut sockets: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == "sock")).collect();
+    let own = example.parent().unwrap_or(&example);
+    the_only_one(&[own, Path::new("/run/perigee")])
+}
+
+fn the_only_one(folders: &[&Path]) -> Result<PathBuf> {
+    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
+    let mut sockets: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "sock")).collect();
     sockets.sort();
+    // Both may be the same.
+    sockets.dedup();
     match sockets.as_slice() {
         [only] => Ok(only.clone()),
-        [] => bail!(
-            "no router runs here: {} has no socket; start one with `perigee run FILE`, or name its --socket",
-            folder.display()
-        ),
+        [] => {
+            let mut folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            folders.dedup();
+            let has = if folders.len() == 1 { "has" } else { "have" };
+            bail!(
+                "no router runs here: {} {has} no socket; start one with `perigee run FILE`, or name its --socket",
+                folders.join(" and ")
+            )
+        }
         several => {
             let list: Vec<_> = several.iter().map(|path| path.display().to_string()).collect();
             bail!("several routers run here; name one with --socket: {}", list.join(", "))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root shell that had kept a user's XDG_RUNTIME_DIR did not see root's router.
+    #[test]
+    fn the_only_socket_of_both_folders_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let [own, all] = ["own", "all"].map(|name| folder.path().join(name));
+        let refused = || the_only_one(&[&own, &all]).unwrap_err().to_string();
+        assert!(refused().contains("own and ") && refused().contains("all have no socket"), "{}", refused());
+        assert!(the_only_one(&[&own, &own]).unwrap_err().to_string().contains("own has no socket"));
+        for folder in [&own, &all] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(all.join("a.sock"), "").unwrap();
+        assert_eq!(the_only_one(&[&own, &all]).unwrap(), all.join("a.sock"));
+        assert_eq!(the_only_one(&[&all, &all]).unwrap(), all.join("a.sock"));
+        std::fs::write(own.join("b.sock"), "").unwrap();
+        assert!(refused().starts_with("several routers run here"), "{}", refused());
     }
 }
