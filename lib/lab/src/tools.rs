@@ -42,8 +42,13 @@ pub const STDBUF: Tool = Tool("stdbuf", "coreutils");
 
 /// PATH, with the folders that Debian leaves out of users' PATH although anyone may run the programs in them.
 pub fn search_path() -> String {
-    let path = std::env::var("PATH").unwrap_or_default();
-    format!("{path}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+    with_system_folders(&std::env::var("PATH").unwrap_or_default())
+}
+
+fn with_system_folders(path: &str) -> String {
+    // An empty entry would be the working directory.
+    let own = if path.is_empty() { String::new() } else { format!("{path}:") };
+    own + "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 }
 
 /// Whether a program is in one of the folders.
@@ -99,6 +104,12 @@ pub fn require_tun(sudo: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_path_does_not_mean_the_working_directory() {
+        assert!(with_system_folders("").starts_with("/usr/local/sbin:/usr/sbin:"));
+        assert!(with_system_folders("/opt/bin").starts_with("/opt/bin:/usr/local/sbin:"));
+    }
 
     #[test]
     fn what_is_missing_is_named_with_its_package() {
