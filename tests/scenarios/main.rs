@@ -39,6 +39,7 @@ mod snabb;
 mod snabb_ports;
 mod snabb_tasks;
 mod stall;
+mod start;
 mod tap;
 mod tasks;
 mod twin;
@@ -88,6 +89,7 @@ const ALL: &[&[Scenario]] = &[
     snabb_ports::SCENARIOS,
     snabb_tasks::SCENARIOS,
     stall::SCENARIOS,
+    start::SCENARIOS,
     tap::SCENARIOS,
     tasks::SCENARIOS,
     twin::SCENARIOS,

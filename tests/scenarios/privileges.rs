@@ -4,10 +4,13 @@
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Good, Router, World, wait_until};
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 perigee_tests::scenarios![
     a_router_of_root_is_somebody_else_once_it_runs as root,
+    a_router_of_roots_own_files_says_what_reloads_need as root,
     every_thread_is_confined,
     a_script_opens_no_file_and_starts_no_program,
 ];
@@ -62,6 +65,25 @@ fn a_router_of_root_is_somebody_else_once_it_runs(world: &World) {
     world.file("loop.lua", "return function(worker) while true do end end");
     router.ask("reload /run/loop.lua").refused("did not return");
     client.reaches("10.0.2.2");
+    router.stop();
+}
+
+/// `./x run my.toml` by root, in a home that nobody else may enter: a reload was refused for a reason that did not say whose.
+fn a_router_of_roots_own_files_says_what_reloads_need(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let home = Path::new("/run/home");
+    let mode = |mode| std::fs::set_permissions(home, Permissions::from_mode(mode)).expect("root's folder");
+    std::fs::create_dir(home).expect("a folder");
+    mode(0o700);
+    std::fs::write(home.join("fast.lua"), SCRIPT).expect("a script");
+    let file = world.configuration("script = \"fast.lua\"", PORTS);
+    std::fs::rename(file, home.join("router.toml")).expect("the configuration");
+    let router = Router::start(&home.join("router.toml"));
+    client.reaches("10.0.2.2");
+    router.says("who cannot read /run/home/router.toml and /run/home/fast.lua;");
+    router.ask("reload").refused("as whom this runs, must be able to read it");
+    mode(0o711);
+    router.ask("reload").good();
     router.stop();
 }
 

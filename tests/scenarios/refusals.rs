@@ -2,7 +2,7 @@
 //! A router that cannot start says why in a clear sentence, with exit status 1, and leaves nothing behind.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Asserts, Ended, Good, World, perigee, run, wait_until};
+use perigee_tests::{Asserts, Ended, Good, World, perigee, run};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -20,11 +20,7 @@ fn check(world: &World, interfaces: &[String], output: &Ended) {
     let sentences: Vec<_> = output.text.lines().filter(|line| line.starts_with("perigee: ")).collect();
     assert_eq!(sentences.len(), 1, "one sentence:\n{}", output.text);
     assert!(!output.text.contains("panicked") && !output.text.contains("Error {"), "{}", output.text);
-    wait_until("all processes to end", || world.processes().is_empty());
-    assert_eq!(world.interfaces(), interfaces, "after:\n{}", output.text);
-    assert!(!fs::exists("/run/t.sock").expect("/run"), "a socket is left");
-    let left = fs::read_dir("/run/dpdk").map(|entries| entries.count()).unwrap_or(0);
-    assert_eq!(left, 0, "a folder of the EAL's is left");
+    world.nothing_left(interfaces);
 }
 
 /// The number of the first line of a file that begins like this.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The router's namespace, and what is made in it.
 
-use crate::{Good, Host, Router, Wire};
+use crate::{Good, Host, Router, Wire, wait_until};
 use perigee_lab::device::{Kind, Setup};
 use perigee_lab::{Bird, Device, Ended, Frr, Process, budgets, run};
 use std::cell::RefCell;
@@ -139,6 +139,19 @@ impl World {
                 && fs::read_link(folder.join("exe")).is_ok_and(|exe| exe == program)
         };
         folders.filter(ours).map(|folder| folder.display().to_string()).collect()
+    }
+
+    /// Asserts that a router which has ended, or did not start, has left nothing behind; `interfaces`: those before it.
+    ///
+    /// # Panics
+    /// It has.
+    #[track_caller]
+    pub fn nothing_left(&self, interfaces: &[String]) {
+        wait_until("all processes to end", || self.processes().is_empty());
+        assert_eq!(self.interfaces(), interfaces, "interfaces are not as they were");
+        assert!(!Path::new(FOLDER).join("t.sock").exists(), "a socket is left");
+        let left = fs::read_dir(Path::new(FOLDER).join("dpdk")).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "a folder of the EAL's is left");
     }
 
     /// Interfaces here, but for `lo`: one line each with name, the flags that an administrator sets, MTU and MAC address.

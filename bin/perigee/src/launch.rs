@@ -2,13 +2,15 @@
 //! From a configuration to a running router: helper, DPDK, ports, twins, tables, scripts, threads, API.
 //!
 //! Any failure is reported in one sentence, and everything is undone: dropping a half-made router closes its ports, and the
-//! helper removes twins and restores interfaces when its socket closes.
+//! helper removes twins and restores interfaces when its socket closes. So it is when the end is asked for meanwhile.
 
 mod linux;
 mod ports;
 mod running;
+mod start;
 
 pub use running::{Running, spawn};
+pub use start::{Interrupted, Start};
 
 use crate::check;
 use crate::fabric::DpdkFabric;
@@ -32,28 +34,37 @@ use perigee_router::{
 use perigee_worker::{Clock, Idle, PuntReader, Stop, Worker, WorkerParts, punt_rings};
 use ports::{Opened, open_ports, pci_devices, queues, router_port, worker_nodes};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Starts a router.
 ///
 /// # Errors
-/// One sentence with the way out; nothing is left behind.
-pub fn launch(config: Config, path: &Path, machine: Machine) -> Result<Running> {
+/// One sentence with the way out, or [`Interrupted`]; nothing is left behind.
+pub fn launch(config: Config, path: &Path, machine: Machine, start: &Start) -> Result<Running> {
     let script = scripts::read(config.router.script.as_deref())?;
     let helper = start_helper(&config)?;
-    let eal = start_eal(&with_tables(&config), pci_devices(&config))?;
-    let opened = open_ports(&eal, &config, helper)?;
-    assemble(config, path, machine, script, eal, opened)
+    // It may take long on a busy machine.
+    tracing::info!("{} starts", dpdk::version());
+    let eal = start.uninterrupted(|| start_eal(&with_memory(&config), pci_devices(&config)))?;
+    let opened = open_ports(&eal, &config, helper, start)?;
+    assemble(config, path, machine, script, eal, opened, start)
 }
 
-/// The configuration's `[eal]`, with memory for DPDK's lookup structures, which use no other.
-fn with_tables(config: &Config) -> config::Eal {
+/// The configuration's `[eal]`, with memory for DPDK's lookup structures, which use no other, and for more packet
+/// buffers than usual.
+fn with_memory(config: &Config) -> config::Eal {
     let v4 = config.all_routes().filter(|(prefix, _)| prefix.addr().is_ipv4()).count();
     let v6 = config.all_routes().count() - v4;
     let fib = &config.router.fib;
     let tables = dpdk::fib::memory_mb(&fib.v4, v4).saturating_add(dpdk::fib::memory_mb(&fib.v6, v6));
-    let memory = config.eal.memory.unwrap_or(EalConfig::default().memory_mb);
+    // Half of what EAL has by default is room enough for the usual pool.
+    let usual = EalConfig::default().memory_mb;
+    let largest = config.ports.iter().map(|port| port.mtu).max().unwrap_or(0).max(2048);
+    let pool = (u64::from(ports::buffers(config, &config.ports)) * (u64::from(largest) + 512)) >> 20;
+    let buffers = u32::try_from(pool).unwrap_or(u32::MAX).saturating_sub(usual / 2);
+    let memory = config.eal.memory.unwrap_or(usual.saturating_add(buffers));
     config::Eal { memory: Some(memory.saturating_add(tables)), ..config.eal.clone() }
 }
 
@@ -70,17 +81,35 @@ fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
 }
 
 /// The router becomes an unprivileged user's. Files that only root can remove are left to the helper.
-fn give_up_root(config: &Config, eal: &Eal, helper: Option<&Arc<Helper>>) -> Result<()> {
+fn give_up_root(settings: &Settings, eal: &Eal, helper: Option<&Arc<Helper>>) -> Result<()> {
     if let Some(helper) = helper {
-        let files = std::iter::once(config.router.socket.clone()).chain(eal.files());
+        let files = std::iter::once(settings.config.router.socket.clone()).chain(eal.files());
         helper.remove_at_end(files.collect())?;
         helper.started()?;
     }
     match privileges::become_user().context("the router cannot give up being root")? {
-        Became::User(id) => tracing::debug!("the router is user {id} now"),
+        Became::User(id) => {
+            tracing::debug!("the router is user {id} now");
+            say_what_reloads_need(id, settings);
+        }
         Became::Same => tracing::debug!("the router stays the user it is"),
     }
     Ok(())
+}
+
+/// Says which files the user that the router has become cannot read again: those below root's home, as a rule.
+fn say_what_reloads_need(id: u32, settings: &Settings) {
+    let config = &settings.config;
+    let files = [Some(&settings.path), config.router.script.as_ref(), config.routes_file.as_ref()];
+    let refused = |file: &&PathBuf| std::fs::File::open(file).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
+    let hidden: Vec<_> = files.into_iter().flatten().filter(refused).map(|file| file.display().to_string()).collect();
+    if !hidden.is_empty() {
+        tracing::warn!(
+            "no reload is possible: the router is user {id} now, who cannot read {}; let others read it and enter the folders \
+             that it is in, or name a `user` in [router]",
+            hidden.join(" and ")
+        );
+    }
 }
 
 /// Starts DPDK. Without PCI devices it is done by a thread without capabilities, whose children EAL's own threads are.
@@ -264,15 +293,18 @@ fn assemble(
     script: Script,
     eal: Eal,
     opened: Opened,
+    start: &Start,
 ) -> Result<Running> {
     let count = config.workers.len();
     let twins = linux::make_twins(&config, &opened)?;
     linux::make_vlans(&config, &opened);
+    start.step()?;
     let bells: Vec<AssistantBell> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();
     let mut fabric = DpdkFabric { eal: &eal, nodes: worker_nodes(&config) };
     let mut wiring = wire(queues(&config, &opened)?, count, bells.len(), &mut fabric)?;
     wiring.notes.iter().for_each(|note| tracing::info!("{note}"));
     let (forwarding, rebuild) = tables(&config, &eal, &opened)?;
+    start.step()?;
     let clock = dpdk::Clock::new();
     let (mailbox, end) = Mailbox::new()?;
     let common =
@@ -304,7 +336,8 @@ fn assemble(
         clock: common.clock,
         stop: common.stop.clone(),
     };
-    give_up_root(&slow.settings.config, &eal, opened.helper.as_ref())?;
+    start.step()?;
+    give_up_root(&slow.settings, &eal, opened.helper.as_ref())?;
     let linux = LinuxParts { feeds, helper: opened.helper };
     let mut running = Running {
         counters,

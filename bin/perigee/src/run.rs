@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 //! `perigee run`: a router in the foreground, until a signal.
 
-use crate::launch::{Running, launch, spawn};
-use crate::{check, reload};
+mod signals;
+
+use crate::check;
+use crate::launch::{Interrupted, Start, launch};
 use anyhow::{Result, anyhow};
 use clap::Args;
-use perigee_api::client::ApiClient;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signals::Signals;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use std::sync::Arc;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -56,7 +57,10 @@ pub fn log(verbose: u8) {
 
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     log(args.verbose);
+    // Before anything that may take long.
+    tracing::info!("perigee {}, configuration {}", env!("CARGO_PKG_VERSION"), args.file.display());
     perigee_dpdk::set_runtime_dir(perigee_dpdk::fallback_runtime_dir().as_deref())?;
+    allow_open_files();
     let mut machine = check::machine();
     if !args.fib.is_empty() {
         let choice = machine.fib.choose(&args.fib);
@@ -64,12 +68,21 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             anyhow!("found --fib {}, expected {}", args.fib.join(","), expected.replace('"', ""))
         })?);
     }
-    let config = check::load(&args.file, &machine)?;
+    // Else a socket beside the file would have another path, and so be another one, when the file is read again.
+    let file = std::path::absolute(&args.file)?;
+    let config = check::load(&file, &machine)?;
     perigee_helper::privileges::plan(config.router.user.as_deref())?;
     // Before the first thread starts, so that no signal is missed.
-    let signals = Signals::new(config.router.end_budget + END_OF_PORT * config.ports.len() as u32)?;
+    let start = Arc::new(Start::default());
+    let signals = Signals::new(start.clone(), config.router.end_budget, config.ports.len())?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
-    let running = launch(config, &args.file, machine)?;
+    let running = match launch(config, &file, machine, &start) {
+        Err(error) if error.is::<Interrupted>() => {
+            tracing::info!("stopped before the router ran; nothing is left behind");
+            return Ok(ExitCode::SUCCESS);
+        }
+        running => running?,
+    };
     for (name, port) in names.iter().zip(running.ports()) {
         tracing::info!(
             "port {name}: {} ({}), {}, {} receive queues, MTU {}",
@@ -87,89 +100,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What each port adds to the time that the end may take, launch and all, before it is made by force: the kernel waits for other cores
-/// whenever a packet socket is closed.
-const END_OF_PORT: Duration = Duration::from_millis(100);
-
-/// What a signal asks for.
-enum Asked {
-    End,
-    Reload,
-}
-
-/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends.
-struct Signals {
-    asked: Receiver<Asked>,
-    /// How long the end may take.
-    limit: Duration,
-}
-
-impl Signals {
-    fn new(limit: Duration) -> Result<Signals> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let guard = runtime.enter();
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        drop(guard);
-        let (sender, asked) = channel();
-        let wait = async move {
-            loop {
-                tokio::select! {
-                    _ = terminate.recv() => break,
-                    _ = interrupt.recv() => break,
-                    // Nobody listens during the launch's last moments and the end's first.
-                    _ = hangup.recv() => drop(sender.send(Asked::Reload)),
-                }
-            }
-            let _ = sender.send(Asked::End);
-        };
-        let thread = move || {
-            runtime.block_on(wait);
-            end_by_force(limit);
-        };
-        spawn("signals", Box::new(thread))?;
-        Ok(Signals { asked, limit })
+/// Each worker has some descriptors for each port: the usual limit of 1024 is too low for three ports on 64 cores, and any process may
+/// raise it to the hard one.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!("the limit of open files stays: {error}");
     }
-
-    /// Waits for the end, and reloads meanwhile if asked to; returns whether the end was asked for.
-    fn wait(&self, running: &Running) -> bool {
-        while !running.stopping() {
-            match self.asked.recv_timeout(Duration::from_millis(200)) {
-                Ok(Asked::End) | Err(RecvTimeoutError::Disconnected) => return true,
-                Ok(Asked::Reload) => reload_self(running),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-        tracing::error!("the router ends by itself: the lines before this one say why");
-        // The others may wait for it.
-        let limit = self.limit;
-        if let Err(error) = spawn("end", Box::new(move || end_by_force(limit))) {
-            tracing::warn!("the end may take long: {error}");
-        }
-        false
-    }
-}
-
-/// Ends the process if it has not ended in order in time. The helper restores the interfaces when its socket closes.
-fn end_by_force(limit: Duration) {
-    std::thread::sleep(limit);
-    tracing::error!(
-        "the router did not end in order within {limit:?}: it ends by force, and the helper restores the interfaces"
-    );
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    // The first process of a container does not die of that.
-    std::thread::sleep(Duration::from_millis(100));
-    std::process::abort();
-}
-
-/// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.
-fn reload_self(running: &Running) {
-    let Some(socket) = running.socket().map(Path::to_owned) else { return };
-    std::thread::spawn(move || {
-        // What comes of it is logged where it is done.
-        if let Err(error) = ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
-            tracing::debug!("SIGHUP: {error:#}");
-        }
-    });
 }

@@ -208,8 +208,17 @@ fn folder_of(name: &str) -> &Path {
 /// The file as text. A byte that is not UTF-8 is a mistake with a place like any other.
 fn read_text(path: &Path) -> Result<String, ConfigError> {
     let name = path.display();
-    let bytes = std::fs::read(path)
-        .map_err(|error| ConfigError::Unreadable(format!("cannot read {name}: {error}; is the path right?")))?;
+    let bytes = std::fs::read(path).map_err(|error| {
+        let advice = match error.kind() {
+            // A router that root has started is somebody else once it runs.
+            std::io::ErrorKind::PermissionDenied => format!(
+                "user {}, as whom this runs, must be able to read it and to enter the folders that it is in",
+                rustix::process::geteuid().as_raw()
+            ),
+            _ => "is the path right?".to_owned(),
+        };
+        ConfigError::Unreadable(format!("cannot read {name}: {error}; {advice}"))
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let byte = error.as_bytes()[valid];

@@ -28,8 +28,8 @@ section! {
         stall_budget: Duration, time("a time from 100ms to 60s, such as \"700ms\"", stall_time),
             default Duration::from_millis(700), live;
         /// How long the router may take to end, and a tenth of a second more for each port: then it ends by force.
-        end_budget: Duration, time("a time from 1s to 600s, such as \"10s\"", end_time),
-            default Duration::from_secs(10), restart;
+        end_budget: Duration, time("a time from 1s to 600s, such as \"5s\"", end_time),
+            default Duration::from_secs(5), restart;
         /// How long a round of the script's loop should take at most; `over_budget` says what follows.
         round_budget: Option<Duration>, optional(time("a time up to 1s, such as \"1ms\"", up_to_a_second)),
             default None => "no limit", live;
@@ -73,7 +73,8 @@ section! {
         /// Packets that the ring from each worker to each thread of the slow path holds.
         punt_ring: u32, power_of_two(), default 1024, restart;
         /// Packet buffers of the pool that the ports of a NUMA node share.
-        mbufs: u32, integer("packet buffers", 1024..=16_777_216), default 16_384, restart;
+        mbufs: Option<u32>, optional(integer("packet buffers", 1024..=16_777_216)),
+            default None => "16384, or as many as the queues of PCI devices and the threads hold", restart;
         /// Threads of the slow path: one that owns routes and neighbors, and others that answer, fragment and drop packets beside it.
         slow_paths: u16, integer("threads", 1..=16), default 1, restart;
         /// ICMP errors per second that the router sends about packets of one interface, of each family (RFC 1812 4.3.2.8, RFC 4443

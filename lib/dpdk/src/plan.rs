@@ -37,6 +37,9 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
+    /// Descriptors per queue, where nothing else is asked for.
+    pub const DESCRIPTORS: u16 = 1024;
+
     /// One queue each way and the device's own addresses.
     pub fn new(device: Device) -> PortConfig {
         PortConfig {
@@ -44,8 +47,8 @@ impl PortConfig {
             receive_queues: 1,
             transmit_queues: 1,
             slow_path_queue: false,
-            receive_descriptors: 1024,
-            transmit_descriptors: 1024,
+            receive_descriptors: PortConfig::DESCRIPTORS,
+            transmit_descriptors: PortConfig::DESCRIPTORS,
             mtu: None,
             mac: None,
             promiscuous: false,

@@ -70,7 +70,14 @@ impl Script {
     pub fn read(path: &Path) -> Result<Script, ScriptError> {
         let name = path.display().to_string();
         let unreadable = |why: String| ScriptError::Unreadable { name: name.clone(), why };
-        let source = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+        let source = std::fs::read(path).map_err(|error| match error.kind() {
+            // A router that root has started is somebody else once it runs.
+            std::io::ErrorKind::PermissionDenied => unreadable(format!(
+                "{error}; user {}, as whom this runs, must be able to read it and to enter the folders that it is in",
+                rustix::process::geteuid().as_raw()
+            )),
+            _ => unreadable(error.to_string()),
+        })?;
         let source = String::from_utf8(source).map_err(|_| unreadable("not a text file".to_owned()))?;
         let absolute = std::path::absolute(path).ok();
         let folder = absolute.and_then(|path| path.parent().map(Path::to_owned));

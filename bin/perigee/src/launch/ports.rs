@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! From the configuration's ports to open ones: packet pools, Linux interfaces under ports, rules of the hardware, queues.
 
+use super::start::Start;
 use crate::filters;
 use anyhow::{Context as _, Result, anyhow};
 use perigee_config as config;
@@ -83,19 +84,32 @@ pub(super) struct Opened {
 
 /// The ports that are PCI devices: `0000:03:00.0`, with or without arguments.
 pub(super) fn pci_devices(config: &Config) -> Vec<String> {
-    let address = |port: &config::Port| match &port.device {
-        config::Device::Dpdk(device) => {
-            let name = device.split(',').next().unwrap_or_default();
-            let digits = name.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.');
-            (digits && name.contains(':') && name.contains('.')).then(|| name.to_owned())
-        }
-        config::Device::Linux { .. } => None,
-    };
-    config.ports.iter().filter_map(address).collect()
+    config.ports.iter().filter_map(|port| pci_address(&port.device)).map(str::to_owned).collect()
+}
+
+fn pci_address(device: &config::Device) -> Option<&str> {
+    let config::Device::Dpdk(device) = device else { return None };
+    let name = device.split(',').next().unwrap_or_default();
+    let digits = name.bytes().all(|b| b.is_ascii_hexdigit() || b == b':' || b == b'.');
+    (digits && name.contains(':') && name.contains('.')).then_some(name)
+}
+
+/// Packet buffers of the pool for these ports. A NIC keeps a buffer for each descriptor of its queues, and each thread some in its cache:
+/// with fewer, a port does not start, or receives nothing.
+pub(super) fn buffers<'a>(config: &Config, ports: impl IntoIterator<Item = &'a config::Port>) -> u32 {
+    /// What two ports and a few workers take.
+    const USUAL: u64 = 16_384;
+    let threads = (config.workers.len() + usize::from(config.router.slow_paths)) as u64;
+    let queues = |port: &config::Port| port.queues.map_or(config.workers.len() as u64, u64::from) + 1 + threads;
+    let of_nics = ports.into_iter().filter(|port| pci_address(&port.device).is_some()).map(queues).sum::<u64>();
+    // A cache grows by half before it is emptied.
+    let cached = threads * u64::from(PoolConfig::default().cache) * 3 / 2;
+    let held = of_nics * u64::from(PortConfig::DESCRIPTORS) + cached;
+    config.router.mbufs.unwrap_or(held.max(USUAL).try_into().unwrap_or(u32::MAX))
 }
 
 /// Opens all ports, each with the pool of its NUMA node.
-pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>) -> Result<Opened> {
+pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>, start: &Start) -> Result<Opened> {
     let pollers = assigned(config);
     let pools = pools(eal, config)?;
     let large = large_pool(eal, config);
@@ -105,6 +119,7 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     // DPDK numbers its ports itself; the others get numbers that are left.
     let (dpdk, own): (Vec<_>, Vec<_>) = config.ports.iter().enumerate().partition(|(_, port)| by_dpdk(&port.device));
     for (index, port) in dpdk.into_iter().chain(own) {
+        start.step()?;
         let pool = pools[&numa_node(&port.device)].clone();
         let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), opened.helper.as_deref())?;
         let open = if by_dpdk(&port.device) {
@@ -152,7 +167,9 @@ fn pools(eal: &Eal, config: &Config) -> Result<BTreeMap<Option<u16>, Arc<MbufPoo
     let mut pools = BTreeMap::new();
     for node in config.ports.iter().map(|port| numa_node(&port.device)) {
         if let Entry::Vacant(missing) = pools.entry(node) {
-            let wanted = PoolConfig { buffers: config.router.mbufs, numa_node: node, ..PoolConfig::default() };
+            let sharing = config.ports.iter().filter(|port| numa_node(&port.device) == node);
+            let buffers = buffers(config, sharing);
+            let wanted = PoolConfig { buffers, numa_node: node, ..PoolConfig::default() };
             missing.insert(MbufPool::new(eal, wanted.for_mtu(largest))?);
         }
     }
@@ -353,4 +370,41 @@ pub(super) fn router_port((port, twin): (&OpenPort, Option<(Twin, TwinStatus)>))
         OpenPort::Xdp(port, _) => Arc::new(port.clone()),
     };
     RouterPort { port, pool, twin }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check;
+
+    /// A configuration with two ports, on a machine with 64 cores.
+    fn parsed(router: &str, devices: [&str; 2]) -> Config {
+        let [one, two] = devices;
+        let text = format!("[router]\n{router}\n[port.a]\ndevice = \"{one}\"\n[port.b]\ndevice = \"{two},arg=1\"\n");
+        let machine = config::Machine { cores: (0..64).collect(), affinity: vec![], ..check::machine() };
+        Config::parse_on("test.toml", &text, &machine).unwrap()
+    }
+
+    const NICS: [&str; 2] = ["0000:03:00.0", "0000:03:00.1"];
+
+    /// Two NICs with eight queues each took all 16,384 buffers, and the last queue was left without.
+    #[test]
+    fn nics_with_many_queues_leave_buffers_for_packets() {
+        let of = |router: &str, devices| {
+            let config = parsed(router, devices);
+            buffers(&config, &config.ports)
+        };
+        assert_eq!(of("workers = 1", NICS), 16_384);
+        assert_eq!(of("workers = 8", NICS), 2 * (8 + 1 + 9) * 1024 + 9 * 384);
+        assert_eq!(of("workers = \"auto\"", NICS), 2 * (63 + 1 + 64) * 1024 + 64 * 384);
+        assert_eq!(of("workers = 8", ["net_tap0", "net_null0"]), 16_384, "these keep none");
+        assert_eq!(of("workers = \"auto\"", ["net_tap0", "net_null0"]), 64 * 384);
+        assert_eq!(of("workers = 8\nmbufs = 4096", NICS), 4096, "as configured");
+    }
+
+    #[test]
+    fn pci_devices_are_told_from_others() {
+        assert_eq!(pci_devices(&parsed("", NICS)), NICS);
+        assert!(pci_devices(&parsed("", ["net_tap0", "net_null0"])).is_empty());
+    }
 }

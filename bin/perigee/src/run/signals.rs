@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+//! What signals ask a router for: SIGTERM and SIGINT its end, in order or by force, SIGHUP a reload.
+
+use crate::launch::{Running, Start, spawn};
+use crate::reload;
+use anyhow::Result;
+use perigee_api::client::ApiClient;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What each port adds to the time that the end may take, that of a step of the start as well, before it is made by force: the kernel
+/// waits for other cores whenever a packet socket is closed.
+const END_OF_PORT: Duration = Duration::from_millis(100);
+
+/// How long the end waits for DPDK's start, which nothing interrupts: on a busy machine it has taken 12 s.
+const DPDK_STARTS: Duration = Duration::from_secs(60);
+
+/// What a signal asks for.
+enum Asked {
+    End,
+    Reload,
+}
+
+/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends.
+pub(super) struct Signals {
+    asked: Receiver<Asked>,
+    /// How long the end may take.
+    limit: Duration,
+}
+
+impl Signals {
+    /// Receives signals from now on, those that come during `start` as well; the router's end may take `budget`, and a little
+    /// more for each of its ports.
+    ///
+    /// # Errors
+    /// They cannot be received, or no thread can be started.
+    pub(super) fn new(start: Arc<Start>, budget: Duration, ports: usize) -> Result<Signals> {
+        let limit = budget + END_OF_PORT * ports as u32;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let guard = runtime.enter();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        drop(guard);
+        let (sender, asked) = channel();
+        let wait = async move {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    // Nobody listens during the launch's last moments and the end's first.
+                    _ = hangup.recv() => drop(sender.send(Asked::Reload)),
+                }
+            }
+            let _ = sender.send(Asked::End);
+        };
+        let thread = move || {
+            runtime.block_on(wait);
+            if start.ask_to_end() {
+                tracing::info!("the end is asked for: it comes as soon as DPDK has started");
+            }
+            start.wait(DPDK_STARTS);
+            end_by_force(limit);
+        };
+        spawn("signals", Box::new(thread))?;
+        Ok(Signals { asked, limit })
+    }
+
+    /// Waits for the end, and reloads meanwhile if asked to; returns whether the end was asked for.
+    pub(super) fn wait(&self, running: &Running) -> bool {
+        while !running.stopping() {
+            match self.asked.recv_timeout(Duration::from_millis(200)) {
+                Ok(Asked::End) | Err(RecvTimeoutError::Disconnected) => return true,
+                Ok(Asked::Reload) => reload_self(running),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        tracing::error!("the router ends by itself: the lines before this one say why");
+        // The others may wait for it.
+        let limit = self.limit;
+        if let Err(error) = spawn("end", Box::new(move || end_by_force(limit))) {
+            tracing::warn!("the end may take long: {error}");
+        }
+        false
+    }
+}
+
+/// Ends the process if it has not ended in order in time. The helper restores the interfaces when its socket closes.
+fn end_by_force(limit: Duration) {
+    std::thread::sleep(limit);
+    tracing::error!(
+        "the router did not end in order within {limit:?}: it ends by force, and the helper restores the interfaces"
+    );
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    // The first process of a container does not die of that.
+    std::thread::sleep(Duration::from_millis(100));
+    std::process::abort();
+}
+
+/// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.
+fn reload_self(running: &Running) {
+    let Some(socket) = running.socket().map(Path::to_owned) else { return };
+    std::thread::spawn(move || {
+        // What comes of it is logged where it is done.
+        if let Err(error) = ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
+            tracing::debug!("SIGHUP: {error:#}");
+        }
+    });
+}
