@@ -7,6 +7,7 @@
 //! transmit   TxQueue: sendmmsg
 //! xdp        XdpPort: the same by AF_XDP sockets; xdp/receive, xdp/transmit
 //! checksum   finishes checksums that the sender left to its device
+//! close      the end of many sockets
 //! forwarder  XDP programs that forward by themselves, for comparison
 //! error      what went wrong, in one sentence
 //! sys        everything unsafe: rings, system calls, the XDP program
@@ -19,6 +20,7 @@
 struct Readme;
 
 mod checksum;
+mod close;
 mod error;
 mod forwarder;
 mod port;

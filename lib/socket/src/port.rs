@@ -5,6 +5,7 @@
 //! by itself and binds its socket again. Sockets of a fanout group cannot be bound again: those of a port with several
 //! receive queues are replaced by spare ones, opened at the start while there is still the privilege for it.
 
+use crate::close::drop_together;
 use crate::error::{Error, Result, failed, text};
 use crate::receive::RxQueue;
 use crate::sys::{Membership, Ring, Sender, Socket, interface};
@@ -325,6 +326,19 @@ fn listen(
     // What came until now was not missed by anybody.
     socket.drops();
     Ok(ReceiveEnd { socket: Arc::new(socket), ring })
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let spares = std::mem::take(&mut self.state.get_mut().unwrap_or_else(PoisonError::into_inner).spares);
+        let (receive, transmit) = (std::mem::take(&mut self.receive), std::mem::take(&mut self.transmit));
+        let queues = receive.into_iter().map(boxed).chain(transmit.into_iter().map(boxed));
+        drop_together(spares.into_iter().map(boxed).chain(queues).collect());
+    }
+}
+
+fn boxed<T: Send + 'static>(item: T) -> Box<dyn Send> {
+    Box::new(item)
 }
 
 impl Shared {

@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What each port adds to the time that the end may take, that of a step of the start as well, before it is made by force: the kernel
-/// waits for other cores whenever a packet socket is closed.
-const END_OF_PORT: Duration = Duration::from_millis(100);
+/// What each port and each worker adds to the time that the end may take, that of a step of the start as well, before it is made by
+/// force: the kernel waits for other cores whenever a packet socket is closed.
+const END_OF_EACH: Duration = Duration::from_millis(100);
 
 /// How long the end waits for DPDK's start, which nothing interrupts: on a busy machine it has taken 12 s.
 const DPDK_STARTS: Duration = Duration::from_secs(60);
@@ -33,12 +33,12 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Receives signals from now on, those that come during `start` as well; the router's end may take `budget`, and a little
-    /// more for each of its ports.
+    /// more for each of its ports and workers.
     ///
     /// # Errors
     /// They cannot be received, or no thread can be started.
-    pub(super) fn new(start: Arc<Start>, budget: Duration, ports: usize) -> Result<Signals> {
-        let limit = budget + END_OF_PORT * ports as u32;
+    pub(super) fn new(start: Arc<Start>, budget: Duration, ports_and_workers: usize) -> Result<Signals> {
+        let limit = budget + END_OF_EACH * ports_and_workers as u32;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let guard = runtime.enter();
         let mut terminate = signal(SignalKind::terminate())?;
