@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! start    eal (once per process, with or without hugepages; threads)   log (what DPDK says)   clock (nanoseconds)
-//! packets  pool (buffers on a NUMA node)   memory (a buffer as perigee_packet sees it)
+//! packets  pool (buffers on a NUMA node)   memory (a buffer as perigee_packet sees it)   left (how much memory there is)
 //! ports    device (which one)   port (open, configure, start)   plan (what it can do)   queue (receive, transmit)
 //! hand-over ring (from one to another)
 //! power    power (waking by interrupts, resting by the processor's instructions)
@@ -25,6 +25,7 @@ mod error;
 mod ffi;
 pub mod fib;
 mod flow;
+mod left;
 mod log;
 mod memory;
 pub mod numa;

@@ -5,12 +5,14 @@ use crate::device::socket_frame;
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, last_errno};
 use crate::memory::{MBUF, make};
-use crate::{ffi, log};
+use crate::{ffi, left, log};
 use perigee_packet::{Batch, Packet, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+/// Bytes of an mbuf before its buffer (`struct rte_mbuf`).
+const MBUF_HEADER: u64 = 128;
 /// Free bytes before a received packet (`RTE_PKTMBUF_HEADROOM`).
 pub const HEADROOM: u16 = ffi::HEADROOM;
 /// Bytes of a frame around its IP packet: an Ethernet header and two VLAN tags.
@@ -65,6 +67,16 @@ impl MbufPool {
         let room = config.room.checked_add(HEADROOM).ok_or_else(|| {
             Error::new(format!("packet buffers of {} bytes were requested; at most 65407 are possible", config.room))
         })?;
+        if !eal.hugepages() {
+            // Each has a mempool's header besides, and is written to when the pool is made.
+            let bytes = u64::from(config.buffers) * (u64::from(room) + MBUF_HEADER + 64);
+            if let Some(why) = left::too_much(bytes) {
+                return Err(Error::new(format!(
+                    "no memory pool of {} packet buffers of {} bytes: {why}; ask for fewer buffers (`mbufs` in [router]) or give it more memory",
+                    config.buffers, config.room
+                )));
+            }
+        }
         let socket = config.numa_node.map_or(-1, i32::from);
         let mark = log::mark();
         // SAFETY: EAL is started; the name is a C string that is copied.
