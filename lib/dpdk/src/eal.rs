@@ -3,8 +3,8 @@
 
 mod folder;
 
-use folder::{TELEMETRY, remove_left_behind, remove_runtime_dir, runtime_dir};
 pub use folder::{fallback_runtime_dir, set_runtime_dir};
+use folder::{remove_left_behind, remove_runtime_dir, runtime_dir, telemetry_socket};
 
 use crate::error::{Error, Result, c_string, errno_text, last_errno, text};
 use crate::{ffi, log};
@@ -91,6 +91,8 @@ pub(crate) fn running() -> Option<Arc<Started>> {
 pub(crate) struct Started {
     hugepages: bool,
     note: Option<String>,
+    /// DPDK's own socket.
+    telemetry: Option<PathBuf>,
 }
 
 impl Drop for Started {
@@ -98,7 +100,7 @@ impl Drop for Started {
         let folder = runtime_dir();
         // SAFETY: everything that uses EAL holds a reference to self, and is gone.
         unsafe { ffi::rte_eal_cleanup() };
-        remove_runtime_dir(&folder);
+        remove_runtime_dir(&folder, self.telemetry.as_deref());
     }
 }
 
@@ -147,18 +149,24 @@ impl Eal {
         // EAL pins the thread that calls it; this thread and those that it starts later may run on any core.
         let restored = sched_setaffinity(None, &affinity);
         if started < 0 {
-            remove_runtime_dir(&runtime_dir());
+            remove_runtime_dir(&runtime_dir(), telemetry_socket(&runtime_dir()).as_deref());
+            let cause = log::cause(0, last_errno());
+            let advice = match cause.contains("virtual area") {
+                true => {
+                    "; the limit of address space (`ulimit -v`) is too low, or `memory` in [eal] is more than there is"
+                }
+                false => "",
+            };
             return Err(Error::new(format!(
-                "DPDK did not start with \"{}\": {}",
-                arguments[1..].join(" "),
-                log::cause(0, last_errno())
+                "DPDK did not start with \"{}\": {cause}{advice}",
+                arguments[1..].join(" ")
             )));
         }
         if let Some(parent) = runtime_dir().parent() {
             remove_left_behind(parent, std::time::SystemTime::now());
         }
         restored.map_err(|e| Error::new(format!("the main thread could not be given its cores back: {e}")))?;
-        let started = Arc::new(Started { hugepages, note });
+        let started = Arc::new(Started { hugepages, note, telemetry: telemetry_socket(&runtime_dir()) });
         *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&started);
         Ok(Eal(started))
     }
@@ -175,7 +183,7 @@ impl Eal {
 
     /// DPDK's own telemetry socket (for `dpdk-telemetry.py`), where there is one.
     pub fn telemetry_socket(&self) -> Option<PathBuf> {
-        Some(runtime_dir().join(TELEMETRY)).filter(|socket| socket.exists())
+        self.0.telemetry.clone()
     }
 
     /// Makes the calling thread known to DPDK, so that it has its own cache of every pool; `None` if it already is.
@@ -203,8 +211,8 @@ impl Eal {
 impl Eal {
     /// The files that are left when it ends, and the folder they are in, where another user may have to remove them.
     pub fn files(&self) -> Vec<PathBuf> {
-        let folder = runtime_dir();
-        if folder.is_absolute() { vec![folder.join(TELEMETRY), folder] } else { Vec::new() }
+        let folder = Some(runtime_dir()).filter(|folder| folder.is_absolute());
+        self.telemetry_socket().into_iter().chain(folder).collect()
     }
 }
 

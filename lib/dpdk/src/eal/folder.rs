@@ -14,27 +14,58 @@ pub(super) fn runtime_dir() -> PathBuf {
     PathBuf::from(unsafe { text(ffi::rte_eal_get_runtime_dir()) })
 }
 
+/// This process's telemetry socket in a folder. Of processes with one file prefix, the first has the usual name, the others
+/// one with a number behind it.
+pub(super) fn telemetry_socket(folder: &Path) -> Option<PathBuf> {
+    let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
+    let inode = |fd: std::fs::DirEntry| {
+        let text = std::fs::read_link(fd.path()).ok()?.into_os_string().into_string().ok()?;
+        Some(text.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    };
+    let own: Vec<String> = descriptors.filter_map(inode).collect();
+    let start = folder.join(TELEMETRY).into_os_string().into_string().ok()?;
+    let sockets = std::fs::read_to_string("/proc/net/unix").ok()?;
+    // Num, RefCount, Protocol, Flags, Type, St, Inode, Path; there may be blanks in the last one.
+    let ours = |line: &str| {
+        let mut rest = line;
+        for _ in 0..6 {
+            rest = rest.trim_start().split_once(' ')?.1;
+        }
+        let (inode, path) = rest.trim_start().split_once(' ')?;
+        (own.iter().any(|own| own == inode) && path.starts_with(&start)).then(|| PathBuf::from(path))
+    };
+    sockets.lines().find_map(ours)
+}
+
 /// EAL leaves its folder behind. If there is more in it than the socket, it is somebody else's too, and stays.
-pub(super) fn remove_runtime_dir(folder: &Path) {
+pub(super) fn remove_runtime_dir(folder: &Path, telemetry: Option<&Path>) {
     if folder.is_absolute() {
-        let _ = std::fs::remove_file(folder.join(TELEMETRY));
+        if let Some(telemetry) = telemetry {
+            let _ = std::fs::remove_file(telemetry);
+        }
         let _ = std::fs::remove_dir(folder);
     }
 }
 
-/// Removes the run-time folders of processes of ours that were killed: older than a minute, with nothing in them but a socket that nobody
+/// Removes the run-time folders of processes of ours that were killed: older than a minute, with nothing in them but sockets that nobody
 /// listens on.
 pub(super) fn remove_left_behind(parent: &Path, now: std::time::SystemTime) {
-    let left = |folder: &Path| -> std::io::Result<bool> {
+    let left = |folder: &Path| -> std::io::Result<Vec<PathBuf>> {
         let age = now.duration_since(folder.metadata()?.modified()?).unwrap_or_default();
-        let mut names = std::fs::read_dir(folder)?;
-        let nothing_else = names.all(|entry| entry.is_ok_and(|entry| entry.file_name() == TELEMETRY));
-        Ok(age.as_secs() >= 60 && nothing_else && !is_listened_on(&folder.join(TELEMETRY)))
+        let entries: Vec<_> = std::fs::read_dir(folder)?.collect::<std::io::Result<_>>()?;
+        let is_left = |entry: &std::fs::DirEntry| {
+            entry.file_name().to_string_lossy().starts_with(TELEMETRY) && !is_listened_on(&entry.path())
+        };
+        match age.as_secs() >= 60 && entries.iter().all(is_left) {
+            true => Ok(entries.iter().map(std::fs::DirEntry::path).collect()),
+            false => Err(std::io::ErrorKind::ResourceBusy.into()),
+        }
     };
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with("perigee-"));
-        if ours && left(&entry.path()).unwrap_or(false) {
-            remove_runtime_dir(&entry.path());
+        if ours && let Ok(sockets) = left(&entry.path()) {
+            sockets.iter().for_each(|socket| drop(std::fs::remove_file(socket)));
+            remove_runtime_dir(&entry.path(), None);
         }
     }
 }
@@ -93,12 +124,14 @@ mod tests {
         }
         let socket = |name: &str| {
             let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-            bind(&socket, &SocketAddrUnix::new(folder(name).join(TELEMETRY)).unwrap()).unwrap();
+            bind(&socket, &SocketAddrUnix::new(folder(name)).unwrap()).unwrap();
             listen(&socket, 1).unwrap();
             socket
         };
-        drop(socket("perigee-1"));
-        let _alive = socket("perigee-2");
+        drop(socket("perigee-1/dpdk_telemetry.v2"));
+        drop(socket("perigee-1/dpdk_telemetry.v2:1"));
+        drop(socket("perigee-2/dpdk_telemetry.v2"));
+        let _alive = socket("perigee-2/dpdk_telemetry.v2:1");
         std::fs::write(folder("perigee-3").join("config"), "").unwrap();
         let now = std::time::SystemTime::now();
         let there = || {
@@ -113,5 +146,18 @@ mod tests {
         assert_eq!(there(), "other perigee-1 perigee-2 perigee-3 perigee-4", "they are young");
         remove_left_behind(parent.path(), now + std::time::Duration::from_secs(61));
         assert_eq!(there(), "other perigee-2 perigee-3");
+    }
+
+    /// Of two routers of one name, the second one's socket stayed behind, and the folder with it.
+    #[test]
+    fn of_two_telemetry_sockets_the_own_one_is_found() {
+        let folder = tempfile::Builder::new().prefix("with a blank ").tempdir().unwrap();
+        let socket = |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
+        assert_eq!(telemetry_socket(folder.path()), None);
+        // As that of a process that has ended.
+        drop(socket(TELEMETRY));
+        assert_eq!(telemetry_socket(folder.path()), None);
+        let _second = socket("dpdk_telemetry.v2:1");
+        assert_eq!(telemetry_socket(folder.path()), Some(folder.path().join("dpdk_telemetry.v2:1")));
     }
 }
