@@ -34,6 +34,10 @@ impl Log {
             if line.is_empty() {
                 continue;
             }
+            // The process ends with this and the next line.
+            if line.contains("PANIC in ") {
+                ECHO.store(true, Ordering::Relaxed);
+            }
             if ECHO.load(Ordering::Relaxed) {
                 eprintln!("{line}");
             }
