@@ -8,11 +8,15 @@ use std::io;
 /// What helps where a privilege is missing.
 const WAY_OUT: &str = "run as root, with CAP_NET_ADMIN, or inside `unshare -Urnm`";
 
+/// What helps where `/proc/sys` cannot be written to, as in containers.
+const CONTAINER: &str = "a container is started with --privileged, or with `--cap-add NET_ADMIN,NET_RAW --device /dev/net/tun \
+                         --security-opt unmask=/proc/sys` (docker: systempaths=unconfined)";
+
 /// A refusal in one sentence, with the way out where a privilege is missing.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
-    denied: bool,
+    advice: Option<&'static str>,
 }
 
 impl Failure {
@@ -25,19 +29,24 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if self.denied { write!(f, "; {WAY_OUT}") } else { Ok(()) }
+        self.advice.map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
 }
 
 impl From<String> for Failure {
     fn from(message: String) -> Failure {
-        Failure { message, denied: false }
+        Failure { message, advice: None }
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure { message: error.to_string(), denied: error.kind() == io::ErrorKind::PermissionDenied }
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => Some(WAY_OUT),
+            io::ErrorKind::ReadOnlyFilesystem => Some(CONTAINER),
+            _ => None,
+        };
+        Failure { message: error.to_string(), advice }
     }
 }
 
@@ -60,6 +69,9 @@ mod tests {
         for errno in [rustix::io::Errno::PERM, rustix::io::Errno::ACCESS] {
             assert!(refused(errno).to_string().ends_with(WAY_OUT), "{errno:?}");
         }
+        // The kernel's settings in a container.
+        let read_only = refused(rustix::io::Errno::ROFS).to_string();
+        assert!(read_only.contains("Read-only file system") && read_only.ends_with(CONTAINER), "{read_only}");
         let busy = refused(rustix::io::Errno::BUSY).to_string();
         assert!(busy.starts_with("cannot change `wan`: Device or resource busy") && !busy.contains(WAY_OUT), "{busy}");
         // A name is no reason, whatever it says.

@@ -219,7 +219,7 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
         message = message.down();
     }
     for (path, value) in &undo.settings {
-        fs::write(path, value).map_err(|error| Failure::from(error).of(path))?;
+        write_setting(path, value).map_err(|error| Failure::from(error).of(path))?;
     }
     set(netlink, message).await
 }
@@ -292,11 +292,19 @@ fn setting_path(family: &str, name: &str, key: &str) -> String {
     format!("/proc/sys/net/{family}/conf/{name}/{key}")
 }
 
+/// Writes a setting that has another value: a container may have been started with it, where none can be written.
+fn write_setting(path: &str, value: &str) -> io::Result<()> {
+    if fs::read_to_string(path).is_ok_and(|there| there.trim() == value.trim()) {
+        return Ok(());
+    }
+    fs::write(path, value)
+}
+
 /// Writes settings; a family the kernel was built without needs none.
 pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(), Failure> {
     for (family, key, value) in settings {
         let path = setting_path(family, name, key);
-        match fs::write(&path, value) {
+        match write_setting(&path, value) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result.map_err(|error| Failure::from(error).of(path))?,
         }

@@ -19,8 +19,9 @@ pub struct Host {
 impl Host {
     pub(crate) fn empty(world: &World, name: &str) -> Result<Host> {
         world.ip(&format!("netns add {name}"))?;
-        world.ip(&format!("-n {name} link set lo up"))?;
-        Ok(Host { name: name.to_owned(), folder: world.folder().to_owned() })
+        let host = Host { name: name.to_owned(), folder: world.folder().to_owned() };
+        host.ip("link set lo up")?;
+        Ok(host)
     }
 
     pub(crate) fn new(
@@ -42,14 +43,19 @@ impl Host {
         world.ip(&format!("link set {interface} addrgenmode none"))?;
         for address in addresses {
             let nodad = if address.contains(':') { " nodad" } else { "" };
-            world.ip(&format!("-n {name} addr add {address} dev eth0{nodad}"))?;
+            host.ip(&format!("addr add {address} dev eth0{nodad}"))?;
         }
-        world.ip(&format!("-n {name} link set eth0 up"))?;
+        host.ip("link set eth0 up")?;
         for gateway in gateways {
             let family = if gateway.contains(':') { "-6" } else { "-4" };
-            world.ip(&format!("-n {name} {family} route add default via {gateway}"))?;
+            host.ip(&format!("{family} route add default via {gateway}"))?;
         }
         Ok(host)
+    }
+
+    /// Runs `ip` here. Not `ip -n`, which mounts a `/sys` of the namespace: containers without root may not.
+    fn ip(&self, words: &str) -> Result<()> {
+        self.run(&format!("ip {words}")).output().map(drop)
     }
 
     /// Its name.

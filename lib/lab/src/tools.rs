@@ -90,9 +90,7 @@ fn missing(needed: &[Tool], who: &str, found: impl Fn(&str) -> bool) -> Option<S
 pub fn require_tun(sudo: &str) -> Result<()> {
     let path = Path::new("/dev/net/tun");
     if !path.exists() {
-        bail!(
-            "/dev/net/tun is missing: `sudo modprobe tun` makes it; a container is started with --device /dev/net/tun"
-        );
+        bail!("/dev/net/tun is missing: `sudo modprobe tun` makes it; a container is started with --privileged");
     }
     let opened = std::fs::File::options().read(true).write(true).open(path);
     opened.map_err(|error| {
