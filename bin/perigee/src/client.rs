@@ -60,9 +60,15 @@ fn only_socket() -> Result<PathBuf> {
 }
 
 fn the_only_one(folders: &[&Path]) -> Result<PathBuf> {
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten());
-    let mut sockets: Vec<PathBuf> =
-        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "sock")).collect();
+    let (mut sockets, mut others) = (Vec::new(), Vec::new());
+    for folder in folders {
+        match std::fs::read_dir(folder) {
+            Ok(entries) => sockets.extend(entries.flatten().map(|entry| entry.path())),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => others.push(folder.display().to_string()),
+            Err(_) => {}
+        }
+    }
+    sockets.retain(|path: &PathBuf| path.extension().is_some_and(|e| e == "sock"));
     sockets.sort();
     // Both may be the same.
     sockets.dedup();
@@ -72,6 +78,11 @@ fn the_only_one(folders: &[&Path]) -> Result<PathBuf> {
             let mut folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
             folders.dedup();
             let has = if folders.len() == 1 { "has" } else { "have" };
+            if let Some(others) = others.first() {
+                bail!(
+                    "no router of yours runs here, and {others} is another user's: run this as the user who started the router"
+                );
+            }
             bail!(
                 "no router runs here: {} {has} no socket; start one with `perigee run FILE`, or name its --socket",
                 folders.join(" and ")
@@ -104,5 +115,19 @@ mod tests {
         assert_eq!(the_only_one(&[&all, &all]).unwrap(), all.join("a.sock"));
         std::fs::write(own.join("b.sock"), "").unwrap();
         assert!(refused().starts_with("several routers run here"), "{}", refused());
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_not_said_to_be_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        let closed = folder.path().join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        // Root reads any folder, but not without its capabilities.
+        let refused = std::thread::spawn(move || {
+            perigee_helper::privileges::drop_all().unwrap();
+            the_only_one(&[&closed]).unwrap_err().to_string()
+        });
+        assert!(refused.join().unwrap().contains("is another user's: run this as"));
     }
 }

@@ -117,7 +117,7 @@ async fn serve(
 fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| StartError(format!("cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR", folder.display())))?;
+        made.map_err(|error| StartError(format!("cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR to a folder of yours", folder.display())))?;
     }
     make_way(path)?;
     let bound = || -> io::Result<UnixListener> {
@@ -167,5 +167,10 @@ fn listen_to_network(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 fn refused(path: &Path, error: &io::Error) -> StartError {
-    StartError(format!("cannot listen on {}: {error}; choose another `socket` in [router]", path.display()))
+    let or = match error.kind() {
+        // /run/perigee is root's.
+        ErrorKind::PermissionDenied => ", or set XDG_RUNTIME_DIR to a folder of yours",
+        _ => "",
+    };
+    StartError(format!("cannot listen on {}: {error}; choose another `socket` in [router]{or}", path.display()))
 }
