@@ -2,7 +2,7 @@
 //! Output that nobody reads any more is no error: `perigee show routes | head`, a log whose reader has died.
 
 use anyhow::{Context as _, Result};
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Display};
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -33,7 +33,15 @@ pub fn note(text: Arguments) {
     let _ = std::io::stderr().write_fmt(text);
 }
 
+/// A word as a shell reads it, for commands to copy: in quotes if it has blanks or the like.
+pub fn word(text: impl Display) -> String {
+    let text = text.to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:,=@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 // Those of std panic where nobody reads.
+#[cfg(feature = "measure")]
 macro_rules! print {
     ($($text:tt)*) => { $crate::output::out(format_args!($($text)*)) };
 }
@@ -45,4 +53,17 @@ macro_rules! eprint {
 }
 macro_rules! eprintln {
     ($($text:tt)*) => { $crate::output::note(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_shell_are_in_quotes_where_they_need_them() {
+        assert_eq!(word("/tmp/a-b_c.sock"), "/tmp/a-b_c.sock");
+        assert_eq!(word("/tmp/a b/perigee"), "'/tmp/a b/perigee'");
+        assert_eq!(word("it's"), r"'it'\''s'");
+        assert_eq!(word(""), "''");
+    }
 }

@@ -5,6 +5,7 @@ mod signals;
 
 use crate::check;
 use crate::launch::{Interrupted, Start, launch};
+use crate::output::word;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -74,7 +75,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     perigee_helper::privileges::plan(config.router.user.as_deref())?;
     // Before the first thread starts, so that no signal is missed.
     let start = Arc::new(Start::default());
-    let signals = Signals::new(start.clone(), config.router.end_budget, config.ports.len())?;
+    let ports_and_workers = config.ports.len() + config.workers.len();
+    let signals = Signals::new(start.clone(), config.router.end_budget, ports_and_workers)?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
     let running = match launch(config, &file, machine, &start) {
         Err(error) if error.is::<Interrupted>() => {
@@ -93,7 +95,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             port.mtu
         );
     }
-    tracing::info!("running; `perigee show ports --socket {}`", running.socket().unwrap_or(Path::new("")).display());
+    let socket = running.socket().unwrap_or(Path::new("")).display();
+    tracing::info!("running; `perigee show ports --socket {}`", word(socket));
     let asked = signals.wait(&running);
     let account = running.shut_down()?;
     tracing::info!("stopped; every packet buffer is back; {account}");

@@ -6,6 +6,7 @@ use super::bgp::Birds;
 use super::probes::{Iperf, Ping};
 use super::router::{self, BLOCKLIST, CONFIG, FASTPATH, LOG, SOCKET};
 use super::world::{CLIENT, SERVER};
+use crate::output::word;
 use crate::show;
 use anyhow::{Context, Result};
 use indicatif::HumanCount;
@@ -163,11 +164,11 @@ pub fn hints(folder: &Path, isolation: Isolation, birds: Option<&Birds>) -> Resu
     let own = std::fs::read_link("/proc/self").context("/proc/self cannot be read")?;
     let sudo = if std::env::var_os("SUDO_USER").is_some() { "sudo " } else { "" };
     let enter = format!("{sudo}{} {}", isolation.nsenter(), own.display());
-    let at = |file: &str| folder.join(file).display().to_string();
+    let at = |file: &str| word(folder.join(file).display());
     let keep_variable = if sudo.is_empty() { "" } else { "sudo --preserve-env=PERIGEE_SOCKET " };
     let perigee = keep_variable.to_owned() + &router::program()?;
     let on = |host: &str, command: &str| format!("{enter} ip netns exec {host} {command}");
-    let birdc = |bird: &Bird, words: &str| format!("{sudo}birdc -s {} {words}", bird.socket().display());
+    let birdc = |bird: &Bird, words: &str| format!("{sudo}birdc -s {} {words}", word(bird.socket().display()));
     let daemons = birds.map(|birds| {
         (
             "the routing daemons: what they know; withdraw routes while you ping",

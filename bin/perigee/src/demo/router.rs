@@ -2,6 +2,7 @@
 //! The router of the demo: its configuration, and `perigee run` as a process.
 
 use super::world::{CLIENT, SERVER, Side};
+use crate::output::word;
 use anyhow::{Context, Result};
 use perigee_api::client::ApiClient;
 use perigee_lab::{Launch, Place, Router, budgets, tools};
@@ -65,7 +66,7 @@ pub fn program() -> Result<String> {
     let path = tools::search_path();
     let first = std::env::split_paths(&path).map(|folder| folder.join("perigee")).find(|file| file.is_file());
     let same = first.and_then(|file| file.canonicalize().ok()).is_some_and(|file| file == own);
-    Ok(if same { "perigee".to_owned() } else { own.display().to_string() })
+    Ok(if same { "perigee".to_owned() } else { word(own.display()) })
 }
 
 #[cfg(test)]
