@@ -100,7 +100,7 @@ fn ended(command: &mut Command) -> Ended {
 /// Everything that `./x install` runs besides packages and cargo.
 const PROGRAMS: &[&str] = &[
     "bash", "cat", "cut", "dirname", "getent", "grep", "head", "mktemp", "realpath", "rm", "sed", "sleep", "sort",
-    "tee", "xargs",
+    "xargs",
 ];
 
 /// One package is missing, and the user is `id`.

@@ -108,4 +108,11 @@ mod tests {
         assert_eq!((log.lines.len(), log.total), (KEPT, 302));
         assert_eq!(log.lines.back().unwrap(), "299");
     }
+
+    #[test]
+    fn the_last_words_of_dpdk_are_printed() {
+        let mut log = Log { lines: VecDeque::new(), total: 0, partial: String::new() };
+        log.write("EAL: PANIC in tailqinitfn():\n");
+        assert!(ECHO.swap(false, Ordering::Relaxed));
+    }
 }
