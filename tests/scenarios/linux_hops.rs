@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Several next hops: multipath routes, and routes that name next-hop objects, which change while they are in use.
 
-use perigee_tests::{Good, Router, Wire, World, frame, wait_until};
+use perigee_tests::{Good, Host, Router, Wire, World, frame, wait_until};
 use serde_json::Value;
 
 perigee_tests::scenarios![multipath_routes, next_hop_objects,];
@@ -18,20 +18,22 @@ interface = "r-two"
 addresses = ["10.0.3.1/24", "2001:db8:3::1/64"]
 "#;
 
-fn started(world: &World) -> (Wire, Router) {
+/// A wire, the router, and the hosts behind ports one and two.
+pub fn started(world: &World) -> (Wire, Router, [Host; 2]) {
     let wire = world.wire("w-wan");
-    for (name, net) in [("one", 2), ("two", 3)] {
+    let hosts = [("one", 2), ("two", 3)].map(|(name, net)| {
         let host = world.host(name, &[&format!("10.0.{net}.2/24"), &format!("2001:db8:{net}::2/64")], &[]);
         // They take the packets and do not answer.
         host.run("ip route add blackhole 10.9.0.0/16").good();
         host.set("ipv4/ip_forward", "1");
-    }
+        host
+    });
     let router = world.router("", PORTS);
     let resolved = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
     // Routes over both, so that both are resolved.
     world.ip("route add 10.99.0.0/24 nexthop via 10.0.2.2 nexthop via 10.0.3.2");
     wait_until("both gateways to be known", || resolved("10.0.2.2") && resolved("10.0.3.2"));
-    (wire, router)
+    (wire, router, hosts)
 }
 
 /// Gateways and weights of a route, in order.
@@ -46,8 +48,9 @@ fn gateways(route: &Value) -> Vec<(String, u64)> {
     all
 }
 
+/// Waits until a route leads to these gateways, with these weights.
 #[track_caller]
-fn has(router: &Router, prefix: &str, wanted: &[(&str, u64)]) {
+pub fn has(router: &Router, prefix: &str, wanted: &[(&str, u64)]) {
     let same = |route: &Value| {
         let found = gateways(route);
         found.iter().map(|(via, weight)| (via.as_str(), *weight)).eq(wanted.iter().copied())
@@ -76,7 +79,7 @@ fn shares(wire: &Wire, router: &Router, address: &str) -> [u64; 2] {
 }
 
 fn multipath_routes(world: &World) {
-    let (wire, router) = started(world);
+    let (wire, router, _hosts) = started(world);
     world.ip("route add 10.9.1.0/24 nexthop via 10.0.2.2 weight 3 nexthop via 10.0.3.2 weight 1");
     has(&router, "10.9.1.0/24", &[("10.0.2.2", 3), ("10.0.3.2", 1)]);
     let [one, two] = shares(&wire, &router, "10.9.1.1");
@@ -103,7 +106,7 @@ fn multipath_routes(world: &World) {
 }
 
 fn next_hop_objects(world: &World) {
-    let (wire, router) = started(world);
+    let (wire, router, _hosts) = started(world);
     world.ip("nexthop add id 1 via 10.0.2.2 dev one");
     world.ip("nexthop add id 2 via 10.0.3.2 dev two");
     world.ip("nexthop add id 10 group 1,3/2,1");

@@ -17,6 +17,7 @@ mod fragments;
 mod generator;
 mod helper;
 mod icmp;
+mod linux_groups;
 mod linux_hops;
 mod linux_links;
 mod linux_routes;
@@ -67,6 +68,7 @@ const ALL: &[&[Scenario]] = &[
     generator::SCENARIOS,
     helper::SCENARIOS,
     icmp::SCENARIOS,
+    linux_groups::SCENARIOS,
     linux_hops::SCENARIOS,
     linux_links::SCENARIOS,
     linux_routes::SCENARIOS,

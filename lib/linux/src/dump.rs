@@ -4,6 +4,7 @@
 use crate::audit::Found;
 use crate::follower::{Follower, NeighborKey, RouteId};
 use crate::merge::Merge;
+use crate::next_hops::NextHops;
 use crate::{FeedId, Table};
 use perigee_fib::Rib;
 use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
@@ -26,8 +27,19 @@ pub(crate) struct Seen {
     pub named: HashSet<u32>,
     pub neighbors: BTreeSet<NeighborKey>,
     pub multicast: BTreeSet<MulticastKey>,
-    /// If the dump is only compared: what differs, and how many routes were compared.
-    pub audit: Option<(Found, u64)>,
+    /// If the dump is only compared: what it has shown.
+    pub audit: Option<Compared>,
+}
+
+/// What a dump that is only compared has shown.
+#[derive(Default)]
+pub(crate) struct Compared {
+    /// What differs.
+    pub found: Found,
+    /// How many routes were compared.
+    pub routes: u64,
+    /// Next-hop objects as Linux has them, which its routes are read with.
+    pub next_hops: NextHops,
 }
 
 impl Seen {
@@ -96,7 +108,7 @@ impl Follower {
     /// A dump has ended: what it did not name is gone, unless it is incomplete.
     pub(crate) fn dump_ends(&mut self, now: u64, id: FeedId, complete: bool, table: &mut dyn Table) {
         let Some(mut seen) = self.feed(id).and_then(|feed| feed.dump.take()) else { return };
-        if let Some((found, routes)) = seen.audit.take() {
+        if let Some(Compared { found, routes, .. }) = seen.audit.take() {
             let found = if complete { self.not_in_linux(found, &mut seen, table) } else { found };
             return self.audit_dump(found, routes, complete);
         }
@@ -110,7 +122,7 @@ impl Follower {
         let Some(feed) = self.feed(id).filter(|_| complete) else { return };
         let first = !std::mem::replace(&mut feed.complete, true);
         feed.lost = false;
-        feed.next_hops.retain(|id, _| seen.next_hops.contains(id));
+        feed.next_hops.retain(&seen.next_hops);
         feed.named = std::mem::take(&mut seen.named);
         if feed.routes {
             self.withdraw_unseen(id, &mut seen, first, table);

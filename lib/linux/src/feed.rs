@@ -9,8 +9,8 @@
 //! ```
 
 use crate::FeedId;
-use crate::dump::Seen;
-use crate::translate::NextHops;
+use crate::dump::{Compared, Seen};
+use crate::next_hops::NextHops;
 use std::collections::HashSet;
 
 /// The state of a feed.
@@ -39,7 +39,7 @@ impl Feed {
         Feed {
             id,
             routes,
-            next_hops: NextHops::new(),
+            next_hops: NextHops::default(),
             named: HashSet::new(),
             dump: None,
             wanted: 0,
@@ -49,9 +49,19 @@ impl Feed {
         }
     }
 
+    /// What the dump in progress has shown, if it is only compared.
+    pub fn compared(&self) -> Option<&Compared> {
+        self.dump.as_ref()?.audit.as_ref()
+    }
+
     /// Whether the dump in progress is only compared.
     pub fn is_audited(&self) -> bool {
-        self.dump.as_ref().is_some_and(|seen| seen.audit.is_some())
+        self.compared().is_some()
+    }
+
+    /// Whether routes have named an object, or a group that it is a member of.
+    pub fn routes_lead_to(&self, object: u32) -> bool {
+        self.named.contains(&object) || self.next_hops.groups_of(object).any(|group| self.named.contains(&group))
     }
 
     /// The dump that a message belongs to, if any.

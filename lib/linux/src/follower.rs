@@ -10,7 +10,7 @@ use crate::translate::Policy;
 use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
 use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
 use perigee_net::{InterfaceAddress, InterfaceId, MacAddr, Prefix, RouteKey};
-use perigee_netlink::message::{Link, Message, NextHopTo};
+use perigee_netlink::message::{Link, Message};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
@@ -304,17 +304,8 @@ impl Follower {
             Message::MulticastRoute(route) if multicast => self.multicast_is_there(id, dumped, route),
             Message::MulticastRouteGone(key) if multicast => self.multicast_is_gone(key),
             Message::MulticastRoute(_) | Message::MulticastRouteGone(_) => {}
-            Message::NextHop(next_hop) => {
-                if let Some(seen) = feed.dump_of(dumped) {
-                    seen.next_hops.insert(next_hop.id);
-                }
-                let before = feed.next_hops.insert(next_hop.id, next_hop.to);
-                self.next_hop_changed(id, next_hop.id, before);
-            }
-            Message::NextHopGone(object) => {
-                let before = feed.next_hops.remove(&object);
-                self.next_hop_changed(id, object, before);
-            }
+            Message::NextHop(next_hop) => self.next_hop_is_there(id, dumped, next_hop),
+            Message::NextHopGone(object) => self.next_hop_is_gone(id, object),
             Message::Link(link) => self.link_is_there(id, dumped, link),
             Message::LinkGone(index) => self.link_is_gone(now, index),
             Message::Address(address) => self.address_is_there(id, dumped, &address),
@@ -325,18 +316,6 @@ impl Follower {
                 self.neighbor_is_there(id, dumped, &neighbor);
             }
             Message::NeighborGone(neighbor) => self.neighbor_is_gone(&neighbor),
-        }
-    }
-
-    /// When a next-hop object changes, the kernel notifies about each of its routes, unless that is disabled
-    /// (nexthop_compat_mode); but routes of a deleted object vanish without a notification.
-    fn next_hop_changed(&mut self, id: FeedId, object: u32, before: Option<NextHopTo>) {
-        let Some(feed) = self.feed(id) else { return };
-        let now = feed.next_hops.get(&object);
-        // zebra withdraws the routes of an object before the object.
-        let unreported = now.is_some() || id == FeedId::Kernel;
-        if unreported && before.is_some_and(|before| now != Some(&before)) && feed.named.contains(&object) {
-            self.ask(id);
         }
     }
 }

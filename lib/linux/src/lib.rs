@@ -22,6 +22,7 @@
 //! | `types.rs` | inputs, effects, and the table as the follower sees it |
 //! | `follower.rs` | [`Follower`]: its state, and where each input goes |
 //! | `feed.rs` | one feed: its dump in progress, its next-hop objects |
+//! | `next_hops.rs` | next-hop objects, and which groups they are members of |
 //! | `routes.rs` | one route that is there or gone |
 //! | `translate.rs` | Linux's routes translated for the table |
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
@@ -42,6 +43,7 @@ mod links;
 mod merge;
 mod multicast;
 mod neighbors;
+mod next_hops;
 mod routes;
 mod status;
 mod translate;

@@ -33,7 +33,7 @@ impl Follower {
             seen.links.insert(link.index);
         }
         self.refuse_service_vlan(&link);
-        let (index, up) = (link.index, link.up);
+        let Link { index, up, carrier, .. } = link;
         let known = self.links.entry(index).or_insert_with(|| Known {
             link: link.clone(),
             addresses: Vec::new(),
@@ -49,8 +49,12 @@ impl Follower {
         if came_up {
             self.restore_link_local(index);
         }
-        if went_down {
-            // The kernel removes its IPv4 routes without a notification.
+        // With its carrier a link loses its next-hop objects, groups lose these members, and the link's own state is
+        // all that the kernel reports. The first report without a carrier may come before it has removed them, but not
+        // the last one.
+        let lost_objects = !dumped && !carrier && self.feed(id).is_some_and(|feed| feed.next_hops.lead_over(index));
+        if went_down || lost_objects {
+            // When a link goes down, the kernel removes its IPv4 routes without a notification.
             self.request_resync();
         }
     }

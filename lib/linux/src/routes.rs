@@ -5,6 +5,7 @@ use crate::audit::describe;
 use crate::dump::Seen;
 use crate::feed::Feed;
 use crate::follower::Follower;
+use crate::next_hops::NextHops;
 use crate::translate::{self, Names, Skip};
 use crate::{FeedId, Table};
 use perigee_fib::FibError;
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 /// The meaning of a feed's numbers.
 struct Numbers<'a> {
     by_link: &'a HashMap<u32, InterfaceId>,
-    feed: &'a Feed,
+    next_hops: &'a NextHops,
 }
 
 impl Names for Numbers<'_> {
@@ -24,7 +25,7 @@ impl Names for Numbers<'_> {
     }
 
     fn next_hop(&self, id: u32) -> Option<&NextHopTo> {
-        self.feed.next_hops.get(&id)
+        self.next_hops.get(id)
     }
 }
 
@@ -82,6 +83,9 @@ impl Follower {
         if let Some(feed) = self.feed(id) {
             feed.missed |= matches!(skip, Skip::OtherInterface | Skip::NextHop);
         }
+        if dumped {
+            self.may_name_a_newer_object(id, linux);
+        }
         if let (Ok(key), false) = (self.policy.key(linux), dumped || linux.appended)
             && has(table, linux.prefix, key)
         {
@@ -92,10 +96,25 @@ impl Follower {
         }
     }
 
+    /// A route of a dump may name a next-hop object that was made after the dump had listed these. Notifications of
+    /// both are yet to come, and until then the route that it has replaced is not gone.
+    fn may_name_a_newer_object(&mut self, id: FeedId, linux: &LinuxRoute) {
+        let Ok(key) = self.policy.key(linux) else { return };
+        let Some(Feed { dump: Some(seen), next_hops, .. }) = self.feed(id) else { return };
+        let known = seen.audit.as_ref().map_or(&*next_hops, |compared| &compared.next_hops);
+        if linux.next_hop != 0 && known.get(linux.next_hop).is_none() {
+            seen.route(linux.prefix, key);
+        }
+    }
+
     /// Compares a route of a dump with the RIB.
     pub(crate) fn audit_route(&mut self, id: FeedId, linux: &LinuxRoute, table: &dyn Table) {
-        // With the feed's own numbers of next-hop objects, not those of another feed.
-        let Ok(route) = self.translate(id, linux) else { return };
+        let feed = self.feeds.iter().find(|feed| feed.id == id);
+        let Some(compared) = feed.and_then(Feed::compared) else { return };
+        let route = match self.translate_by(&compared.next_hops, linux) {
+            Ok(route) => route,
+            Err(_) => return self.may_name_a_newer_object(id, linux),
+        };
         let (prefix, key) = (linux.prefix, route.key());
         let Some(feed) = self.feed(id) else { return };
         let followed = feed.routes || is_of_frr(linux.protocol);
@@ -103,12 +122,12 @@ impl Follower {
         if !seen.route(prefix, key) || !followed {
             return;
         }
-        let Some((found, routes)) = seen.audit.as_mut() else { return };
-        *routes += 1;
+        let Some(compared) = seen.audit.as_mut() else { return };
+        compared.routes += 1;
         let present = table.rib().route(prefix, key);
         if present != Some(&route) {
             let describe = |route: &Route| Some(describe(table.interfaces(), route));
-            found.insert((prefix, key), (describe(&route), present.and_then(describe)));
+            compared.found.insert((prefix, key), (describe(&route), present.and_then(describe)));
         }
     }
 
@@ -139,11 +158,15 @@ impl Follower {
         }
     }
 
-    /// Translates a route for the table.
+    /// Translates a route for the table, with the feed's own numbers of next-hop objects, not those of another feed.
     fn translate(&self, id: FeedId, route: &LinuxRoute) -> Result<Route, Skip> {
-        let RouteKey { preference, metric, source } = self.policy.key(route)?;
         let feed = self.feeds.iter().find(|feed| feed.id == id).ok_or(Skip::NextHop)?;
-        let target = translate::target(route, &Numbers { by_link: &self.by_link, feed })?;
+        self.translate_by(&feed.next_hops, route)
+    }
+
+    fn translate_by(&self, next_hops: &NextHops, route: &LinuxRoute) -> Result<Route, Skip> {
+        let RouteKey { preference, metric, source } = self.policy.key(route)?;
+        let target = translate::target(route, &Numbers { by_link: &self.by_link, next_hops })?;
         Ok(Route { source, preference, metric, target })
     }
 

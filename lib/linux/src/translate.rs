@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Linux's routes translated for the table, or why one is left out.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use perigee_config::Linux as Config;
@@ -106,9 +105,6 @@ pub trait Names {
     /// What a next-hop object stands for.
     fn next_hop(&self, id: u32) -> Option<&NextHopTo>;
 }
-
-/// Next-hop objects by id.
-pub type NextHops = HashMap<u32, NextHopTo>;
 
 /// Where a route leads.
 ///

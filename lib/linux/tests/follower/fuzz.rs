@@ -18,7 +18,11 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
     let mut world = World::new();
     let mut permanent = BTreeMap::new();
     for round in 0..rounds {
-        for _ in 0..random.random_range(1..60) {
+        // Routes by objects are reported in another way then; what is there is not repeated.
+        world.kernel.compatible = random.random_bool(0.5);
+        // A few events cause few dumps, and none that puts right what another should have.
+        let most = [4, 60][random.random_range(0..2)];
+        for _ in 0..random.random_range(1..most) {
             let reports = step(&mut world.kernel, &mut random);
             if random.random_range(0..100) > 0 {
                 reports.into_iter().for_each(|message| world.kernel.say(message));

@@ -5,7 +5,7 @@ use crate::world::*;
 use perigee_fib::MulticastOrigin;
 use perigee_linux::Effect;
 use perigee_net::{Interface, InterfaceId, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget};
-use perigee_netlink::message::{Hop, Hops, Message, MulticastKey, NextHop, NextHopTo, Route, RouteKind};
+use perigee_netlink::message::{Hop, Hops, Message, MulticastKey, NextHopTo, Route, RouteKind};
 use rand::{Rng, RngExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ fn random_route(random: &mut impl Rng) -> Route {
     match random.random_range(0..8) {
         0 => route.kind = RouteKind::Blackhole,
         1 => route.kind = RouteKind::Unreachable,
-        2 if !v6 => route.next_hop = random.random_range(1..4),
+        2 | 5 => route.next_hop = random_object(random, v6),
         3 | 4 => {
             let hosts = 2..random.random_range(4..7);
             route.hops = hosts.map(|host| hop(random, v6, host)).collect::<Vec<_>>().into();
@@ -39,6 +39,41 @@ fn random_route(random: &mut impl Rng) -> Route {
     route
 }
 
+/// The id of an object of a family: 1 to 3 are next hops of IPv4, 4 and 5 groups of these; from 11 on those of IPv6.
+fn random_object(random: &mut impl Rng, v6: bool) -> u32 {
+    random.random_range(1..6) + if v6 { 10 } else { 0 }
+}
+
+/// A next-hop object is made, replaced in place or deleted, and with it all its routes and those of its groups change.
+fn change_object(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
+    let v6 = random.random_bool(0.3);
+    let id = random_object(random, v6);
+    if random.random_range(0..4) == 0 {
+        return if kernel.next_hops.contains_key(&id) { kernel.remove_object(id) } else { Vec::new() };
+    }
+    let to = match id % 10 {
+        1..4 => {
+            let host = random.random_range(7..10);
+            let hop = hop(random, v6, host);
+            // Linux makes none over a link that is down or has no carrier.
+            if !(kernel.links[&hop.link].up && kernel.links[&hop.link].carrier) {
+                return Vec::new();
+            }
+            NextHopTo::Hop(hop)
+        }
+        _ => {
+            let all = (id / 10 * 10 + 1..id / 10 * 10 + 4).filter(|id| kernel.next_hops.contains_key(id));
+            let some: Vec<u32> = all.filter(|_| random.random_bool(0.7)).collect();
+            let weighted = some.into_iter().map(|id| (id, random.random_range(1..4)));
+            NextHopTo::Group(weighted.collect())
+        }
+    };
+    match &to {
+        NextHopTo::Group(members) if members.is_empty() => Vec::new(),
+        _ => kernel.replace_object(id, to),
+    }
+}
+
 fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
     ways(kernel, route).iter().any(|hop| hop.link == link)
 }
@@ -47,18 +82,15 @@ fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
 pub fn step(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
     let port = random.random_range(0..2u32);
     let link = A + port;
-    match random.random_range(0..27) {
+    match random.random_range(0..29) {
         0 => toggle(kernel, link),
-        1 => {
-            // A next-hop object changes, and with it all its routes, without a notification of theirs.
-            let (id, to) = (random.random_range(1..4), NextHopTo::Hop(hop(random, false, 9)));
-            kernel.next_hops.insert(id, to.clone());
-            vec![Message::NextHop(NextHop { id, to })]
-        }
+        27.. => toggle_carrier(kernel, link),
+        1 | 20..24 => change_object(kernel, random),
         2..6 => {
             let at = random.random_range(0..kernel.routes.len().max(1));
             let Some(key) = kernel.routes.keys().nth(at).copied() else { return Vec::new() };
-            kernel.routes.remove(&key).map(Message::RouteGone).into_iter().collect()
+            let gone = kernel.routes.remove(&key);
+            gone.map(|route| Message::RouteGone(kernel.shown(&route))).into_iter().collect()
         }
         6 => lose_a_way(kernel, random),
         7 => {
@@ -81,7 +113,7 @@ pub fn step(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
             vec![Message::Link(changed.clone())]
         }
         9 | 10 => change_neighbor(kernel, random, link),
-        24.. => change_multicast(kernel, random),
+        24..27 => change_multicast(kernel, random),
         _ => {
             let route = random_route(random);
             let known = route.next_hop == 0 || kernel.next_hops.contains_key(&route.next_hop);
@@ -90,17 +122,19 @@ pub fn step(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
                 return Vec::new();
             }
             kernel.routes.insert((route.prefix, route.metric), route.clone());
-            vec![Message::Route(route)]
+            vec![Message::Route(kernel.shown(&route))]
         }
     }
 }
 
-/// A link goes down, and IPv4 routes over it go without a notification; IPv6 routes with one. Or it comes up.
+/// A link goes down, and with it its next-hop objects and IPv4 routes over it, without a notification; IPv6 routes with
+/// one. Or it comes up.
 fn toggle(kernel: &mut Kernel, index: u32) -> Vec<Message> {
     let changed = kernel.links.get_mut(&index).unwrap();
     changed.up = !changed.up;
     let mut reports = vec![Message::Link(changed.clone())];
     if !kernel.links[&index].up {
+        reports.extend(kernel.flush_objects(index));
         let gone: Vec<_> = kernel.routes.values().filter(|route| uses(kernel, route, index)).cloned().collect();
         for route in gone {
             kernel.routes.remove(&(route.prefix, route.metric));
@@ -112,9 +146,22 @@ fn toggle(kernel: &mut Kernel, index: u32) -> Vec<Message> {
     reports
 }
 
+/// A link loses its carrier, and with it its next-hop objects, or gets it back.
+fn toggle_carrier(kernel: &mut Kernel, index: u32) -> Vec<Message> {
+    let changed = kernel.links.get_mut(&index).unwrap();
+    changed.carrier = !changed.carrier;
+    let mut reports = Vec::new();
+    if !changed.carrier {
+        reports.extend(kernel.flush_objects(index));
+    }
+    reports.push(Message::Link(kernel.links[&index].clone()));
+    reports
+}
+
 /// IPv6 loses one next hop of several.
 fn lose_a_way(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
-    let several = |route: &&mut Route| route.prefix.addr().is_ipv6() && route.hops.as_slice().len() > 1;
+    let several =
+        |route: &&mut Route| route.prefix.addr().is_ipv6() && route.hops.as_slice().len() > 1 && route.next_hop == 0;
     let Some(route) = kernel.routes.values_mut().find(several) else { return Vec::new() };
     let mut hops = route.hops.as_slice().to_vec();
     let gone = hops.remove(random.random_range(0..hops.len()));

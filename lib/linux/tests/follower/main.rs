@@ -7,6 +7,7 @@
 //! | `kernel.rs` | what a kernel may do, at random, and what the router should have of it then |
 //! | `fuzz.rs` | whatever the kernel does, loses or keeps to itself, the routes converge |
 //! | `routes.rs` | single routes: which are followed, replaced, withdrawn, left out |
+//! | `next_hops.rs` | next-hop objects: replaced in place, deleted, lost with a link |
 //! | `dumps.rs` | dumps: incomplete, among notifications, in doubt |
 //! | `links.rs` | links, addresses, VLANs, MTUs, carrier |
 //! | `multicast.rs` | multicast routes |
@@ -21,6 +22,7 @@ mod kernel;
 mod links;
 mod multicast;
 mod neighbors;
+mod next_hops;
 mod routes;
 mod twins;
 mod world;

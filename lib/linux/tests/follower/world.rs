@@ -86,6 +86,8 @@ pub struct Kernel {
     pub addresses: Vec<Address>,
     pub neighbors: Vec<Neighbor>,
     pub next_hops: BTreeMap<u32, NextHopTo>,
+    /// nexthop_compat_mode: routes by an object say where these lead, and are reported when it is replaced.
+    pub compatible: bool,
     pub routes: BTreeMap<(Prefix, u32), Route>,
     pub multicast: BTreeMap<MulticastKey, LinuxMulticast>,
     /// Routes with the prefix and metric of another, in order.
@@ -104,6 +106,7 @@ impl Kernel {
             addresses: addresses.map(|(link, text)| address(link, text)).to_vec(),
             neighbors: Vec::new(),
             next_hops: BTreeMap::new(),
+            compatible: false,
             routes: BTreeMap::new(),
             multicast: BTreeMap::new(),
             beside: Vec::new(),
@@ -120,12 +123,72 @@ impl Kernel {
         all.extend(self.next_hops.iter().map(object));
         all.extend(self.neighbors.iter().copied().map(Message::Neighbor));
         for route in self.routes.values() {
-            all.push(Message::Route(route.clone()));
+            all.push(Message::Route(self.shown(route)));
             let beside = |other: &&Route| (other.prefix, other.metric) == (route.prefix, route.metric);
             all.extend(self.beside.iter().filter(beside).cloned().map(Message::Route));
         }
         all.extend(self.multicast.values().cloned().map(Message::MulticastRoute));
         all
+    }
+
+    /// A route as the kernel reports it.
+    pub fn shown(&self, route: &Route) -> Route {
+        match self.compatible
+            && route.next_hop != 0
+            && !matches!(self.next_hops.get(&route.next_hop), Some(NextHopTo::Blackhole))
+        {
+            true => Route { hops: ways(self, route).into(), ..route.clone() },
+            false => route.clone(),
+        }
+    }
+
+    /// An object goes, with its routes; groups lose it, and an empty one goes as well. Returns what the kernel reports
+    /// if somebody has deleted it. With a link it goes silently: then the reports of IPv6's routes are all there is.
+    pub fn remove_object(&mut self, id: u32) -> Vec<Message> {
+        let mut reports = vec![Message::NextHopGone(id)];
+        let gone: Vec<Route> = self.routes.values().filter(|route| route.next_hop == id).cloned().collect();
+        for route in gone {
+            self.routes.remove(&(route.prefix, route.metric));
+            if route.prefix.addr().is_ipv6() && self.compatible {
+                reports.push(Message::RouteGone(self.shown(&route)));
+            }
+        }
+        let groups: Vec<u32> = self.next_hops.keys().copied().collect();
+        for group in groups {
+            let Some(NextHopTo::Group(members)) = self.next_hops.get(&group) else { continue };
+            let left: Box<[(u32, u16)]> = members.iter().copied().filter(|(member, _)| *member != id).collect();
+            if left.is_empty() {
+                reports.extend(self.remove_object(group));
+            } else if left.len() < members.len() {
+                let to = NextHopTo::Group(left);
+                self.next_hops.insert(group, to.clone());
+                reports.push(Message::NextHop(NextHop { id: group, to }));
+            }
+        }
+        self.next_hops.remove(&id);
+        reports
+    }
+
+    /// The link loses its next-hop objects; returns what the kernel reports of that.
+    pub fn flush_objects(&mut self, link: u32) -> Vec<Message> {
+        let over = |(id, to): (&u32, &NextHopTo)| matches!(to, NextHopTo::Hop(hop) if hop.link == link).then_some(*id);
+        let lost: Vec<u32> = self.next_hops.iter().filter_map(over).collect();
+        let reports = lost.into_iter().flat_map(|id| self.remove_object(id)).collect::<Vec<_>>().into_iter();
+        reports.filter(|report| matches!(report, Message::RouteGone(_))).collect()
+    }
+
+    /// The link has no carrier any more.
+    pub fn lose_carrier(&mut self, index: u32) {
+        let reports = self.flush_objects(index);
+        reports.into_iter().for_each(|report| self.say(report));
+        let link = self.links[&index].clone();
+        self.set_link(Link { carrier: false, ..link });
+    }
+
+    /// Somebody deletes an object.
+    pub fn delete_object(&mut self, id: u32) {
+        let reports = self.remove_object(id);
+        reports.into_iter().for_each(|report| self.say(report));
     }
 
     /// Answers a request for a dump.
@@ -151,7 +214,8 @@ impl Kernel {
 
     pub fn add(&mut self, route: Route) {
         self.routes.insert((route.prefix, route.metric), route.clone());
-        self.say(Message::Route(route));
+        let shown = self.shown(&route);
+        self.say(Message::Route(shown));
     }
 
     pub fn delete(&mut self, route: &Route) {
@@ -201,9 +265,23 @@ impl Kernel {
         self.say(Message::NeighborGone(neighbor));
     }
 
+    /// An object is new, or replaced in place.
     pub fn set_object(&mut self, id: u32, to: NextHopTo) {
-        self.next_hops.insert(id, to.clone());
-        self.say(Message::NextHop(NextHop { id, to }));
+        let reports = self.replace_object(id, to);
+        reports.into_iter().for_each(|report| self.say(report));
+    }
+
+    /// The same; returns what the kernel reports.
+    pub fn replace_object(&mut self, id: u32, to: NextHopTo) -> Vec<Message> {
+        let is_new = self.next_hops.insert(id, to.clone()).is_none();
+        let mut reports = vec![Message::NextHop(NextHop { id, to })];
+        if !is_new && self.compatible {
+            let groups = self.next_hops.iter().filter(|(_, to)| is_member(id, to)).map(|(group, _)| *group);
+            let by: BTreeSet<u32> = groups.chain([id]).collect();
+            let routes = self.routes.values().filter(|route| by.contains(&route.next_hop));
+            reports.extend(routes.map(|route| Message::Route(self.shown(route))));
+        }
+        reports
     }
 }
 
@@ -533,8 +611,17 @@ pub fn gateway(interface: u16, text: &str) -> RouteTarget {
 
 /// The next hops of a route of the kernel, with its next-hop object resolved.
 pub fn ways(kernel: &Kernel, route: &Route) -> Vec<Hop> {
+    let hop = |id: u32, weight| match kernel.next_hops.get(&id) {
+        Some(NextHopTo::Hop(hop)) => Some(Hop { weight, ..*hop }),
+        _ => None,
+    };
     match kernel.next_hops.get(&route.next_hop) {
         Some(NextHopTo::Hop(hop)) => vec![*hop],
+        Some(NextHopTo::Group(members)) => members.iter().filter_map(|(id, weight)| hop(*id, *weight)).collect(),
         _ => Hops::as_slice(&route.hops).to_vec(),
     }
+}
+
+fn is_member(id: u32, group: &NextHopTo) -> bool {
+    matches!(group, NextHopTo::Group(members) if members.iter().any(|(member, _)| *member == id))
 }
