@@ -115,6 +115,7 @@ pub fn target(route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Ski
         RouteKind::Unicast if route.encapsulated => Err(Skip::Encapsulation),
         RouteKind::Unicast => match &route.hops {
             Hops::None if route.next_hop != 0 => by_object(route.next_hop, names),
+            Hops::Many(_) if is_heavy(route.next_hop, names) => by_object(route.next_hop, names),
             hops => by_hops(hops.as_slice(), names),
         },
         // The router knows the addresses of its own interfaces anyway.
@@ -132,6 +133,15 @@ pub fn target(route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Ski
 
 fn is_loopback(prefix: Prefix) -> bool {
     prefix.addr().is_loopback()
+}
+
+/// Whether an object is a group with weights that do not fit into the 8 bits that the next hops of a route have for
+/// them. Then these are wrong (Linux 6.12).
+fn is_heavy(id: u32, names: &impl Names) -> bool {
+    match names.next_hop(id) {
+        Some(NextHopTo::Group(members)) => members.iter().any(|(_, weight)| *weight > Multipath::MAX_WEIGHT),
+        _ => false,
+    }
 }
 
 fn by_object(id: u32, names: &impl Names) -> Result<RouteTarget, Skip> {
@@ -172,12 +182,24 @@ fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, Skip> {
         [] => Err(Skip::OtherInterface),
         [hop] => one(hop),
         _ => {
-            let member = |&(address, interface, weight): &Way| Member { address, interface, weight };
+            let heaviest = members.iter().map(|(_, _, weight)| *weight).max().unwrap_or(1);
+            let member =
+                |&(address, interface, weight): &Way| Member { address, interface, weight: fitted(weight, heaviest) };
             let members: Vec<Member> = members.iter().map(member).collect();
             // More than the table takes: Linux has 256 at most, too.
             Multipath::new(&members).map(RouteTarget::Multipath).map_err(|_| Skip::NextHop)
         }
     }
+}
+
+/// A weight among others, of which the heaviest has 16 bits (a group's, from Linux 6.12 on) and the table's has 8.
+fn fitted(weight: u16, heaviest: u16) -> u16 {
+    let (most, heaviest) = (u32::from(Multipath::MAX_WEIGHT), u32::from(heaviest));
+    if heaviest <= most {
+        return weight;
+    }
+    let share = (u32::from(weight) * most + heaviest / 2) / heaviest;
+    u16::try_from(share).unwrap_or(Multipath::MAX_WEIGHT).max(1)
 }
 
 /// Gateway, interface, weight.

@@ -285,13 +285,14 @@ fn next_hop(body: &[u8]) -> Result<NextHop, Malformed> {
     Ok(NextHop { id: id.ok_or(Malformed)?, to })
 }
 
-/// An array of struct nexthop_grp: id, and weight minus one.
+/// An array of struct nexthop_grp: id, and weight minus one, of which Linux 6.12 has made a second byte.
 fn members(value: &[u8]) -> Result<Box<[(u32, u16)]>, Malformed> {
     let (members, rest) = value.as_chunks::<8>();
     if !rest.is_empty() || members.is_empty() {
         return Err(Malformed);
     }
-    let member = |m: &[u8; 8]| (u32::from_ne_bytes([m[0], m[1], m[2], m[3]]), u16::from(m[4]) + 1);
+    let weight = |low: u8, high: u8| u16::from_le_bytes([low, high]).saturating_add(1);
+    let member = |m: &[u8; 8]| (u32::from_ne_bytes([m[0], m[1], m[2], m[3]]), weight(m[4], m[5]));
     Ok(members.iter().map(member).collect())
 }
 

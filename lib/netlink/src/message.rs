@@ -108,7 +108,7 @@ pub struct NextHop {
 pub enum NextHopTo {
     /// A neighbor, or a link.
     Hop(Hop),
-    /// Other objects: ids and weights.
+    /// Other objects: ids and weights, of 1 to 65,535.
     Group(Box<[(u32, u16)]>),
     /// Packets are dropped.
     Blackhole,
@@ -123,7 +123,7 @@ pub struct Hop {
     pub link: u32,
     /// The gateway; `None` for destinations on the link itself.
     pub gateway: Option<IpAddr>,
-    /// Its share of the flows: 1 to 256.
+    /// Its share of the flows: 1 to 256, of a member of a group up to 65,535.
     pub weight: u16,
 }
 

@@ -167,6 +167,24 @@ fn messages_say_what_they_say() {
     assert_eq!(one(&all[9]), Message::Route(Route { kind: RouteKind::Blackhole, ..nowhere }));
 }
 
+/// struct nexthop_grp: Linux 6.12 has made the byte behind the weight a part of it, and a resilient group has
+/// attributes of its own.
+#[test]
+fn a_group_has_weights_of_two_bytes_and_a_type() {
+    let head = [0; 8];
+    let members = [word(5), [0xe7, 3, 0, 0], word(6), [0xff, 0xff, 0, 0]].concat();
+    let resilient = [attribute(1, &32u16.to_ne_bytes()), attribute(2, &word(12_000))].concat();
+    let attributes = [
+        attribute(1, &word(9)),
+        attribute(3, &1u16.to_ne_bytes()),
+        attribute(2, &members),
+        attribute(0x8000 | 12, &resilient),
+    ];
+    let group = NextHopTo::Group([(5, 1000), (6, u16::MAX)].into());
+    let next_hop = NextHop { id: 9, to: group };
+    assert_eq!(one(&framed(kind::NEW_NEXT_HOP, 0, 0, &head, &attributes)), Message::NextHop(next_hop));
+}
+
 #[test]
 fn a_datagram_has_many_messages_and_an_end() {
     let mut bytes = samples().concat();

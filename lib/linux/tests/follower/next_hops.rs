@@ -5,7 +5,7 @@
 use crate::world::*;
 use perigee_linux::{Input, Report};
 use perigee_net::{InterfaceId, Member, Multipath, RouteTarget};
-use perigee_netlink::message::{Link, Message, NextHopTo};
+use perigee_netlink::message::{Hop, Link, Message, NextHopTo};
 
 /// One route by a group and one by a member, of each family.
 const ROUTES: [(&str, u32); 4] =
@@ -250,4 +250,26 @@ fn an_object_that_changes_during_an_audit_is_asked_for() {
     world.settle();
     assert_eq!(world.target("10.1.0.0/16"), Some(gateway(0, "10.0.1.2")));
     assert_eq!(world.audits.pop().unwrap().unwrap().total, 0);
+}
+
+/// From Linux 6.12 on a group's weights have 16 bits; those of a route's next hops, by which it says where it leads,
+/// have 8.
+#[test]
+fn heavy_members_keep_their_shares() {
+    let mut world = world(false);
+    world.kernel.set_object(9, NextHopTo::Group(Box::new([(1, 1000), (2, 500)])));
+    let mut cut = by_object("10.1.0.0/16", 9);
+    let hops = [(via(A, "10.0.1.2"), 1000), (via(B, "10.0.2.2"), 500)];
+    let short = |weight: u16| (weight - 1) % 256 + 1;
+    cut.hops = hops.map(|(hop, weight)| Hop { weight: short(weight), ..hop }).to_vec().into();
+    world.kernel.say(Message::Route(cut));
+    world.settle();
+    assert_eq!(world.target("10.1.0.0/16"), Some(weighted([("10.0.1.2", 256), ("10.0.2.2", 128)])));
+    world.kernel.set_object(9, NextHopTo::Group(Box::new([(1, 1), (2, u16::MAX)])));
+    world.settle();
+    assert_eq!(world.target("10.1.0.0/16"), Some(weighted([("10.0.1.2", 1), ("10.0.2.2", 256)])));
+    // Those that fit stay as they are.
+    world.kernel.set_object(9, NextHopTo::Group(Box::new([(1, 256), (2, 255)])));
+    world.settle();
+    assert_eq!(world.target("10.1.0.0/16"), Some(weighted([("10.0.1.2", 256), ("10.0.2.2", 255)])));
 }
