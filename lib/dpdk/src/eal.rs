@@ -50,7 +50,8 @@ pub struct EalConfig {
     pub memory_mb: u32,
     /// Keeps DPDK processes on one machine apart.
     pub file_prefix: String,
-    /// Core of EAL's main thread; `None`: the first this process may use. The calling thread is not pinned to it.
+    /// Core of EAL's main thread; `None`, or one whose number is too high for DPDK: the first that this process may use. The calling
+    /// thread is not pinned to it.
     pub main_core: Option<usize>,
     /// Addresses of the PCI devices to use; with none, the PCI bus is left alone.
     pub pci: Vec<String>,
@@ -127,7 +128,7 @@ impl Eal {
         };
         let affinity = sched_getaffinity(None)
             .map_err(|e| Error::new(format!("the cores this process may use could not be read: {e}")))?;
-        let mut arguments = arguments(config, hugepages, &affinity)?;
+        let mut arguments = arguments(config, hugepages, &affinity, max_threads())?;
         if let Some(folder) = folder.filter(|_| !config.extra.iter().any(|argument| argument.starts_with("--huge-dir")))
         {
             arguments.push(format!("--huge-dir={}", folder.display()));
@@ -195,7 +196,8 @@ impl Eal {
             }
             if ffi::rte_thread_register() != 0 {
                 return Err(Error::new(format!(
-                    "a thread could not be registered with DPDK: {}",
+                    "a thread could not be registered with DPDK, which knows at most {} at once: {}",
+                    max_threads(),
                     errno_text(last_errno())
                 )));
             }
@@ -333,7 +335,8 @@ fn free_hugepage_mb(folder: &Path) -> u64 {
     free_kb.sum::<u64>() / 1024
 }
 
-fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<Vec<String>> {
+/// `named`: DPDK can name cores below this one.
+fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet, named: usize) -> Result<Vec<String>> {
     let given = |names: &[&str]| config.extra.iter().any(|a| names.iter().any(|n| a.starts_with(n)));
     let mut to: Vec<String> = ["perigee", "--iova-mode=va"].map(String::from).into();
     let mut add = |argument: String| to.push(argument);
@@ -342,15 +345,7 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<V
         add(format!("--file-prefix={}", config.file_prefix));
     }
     if !given(&["-l", "-c", "--lcores", "-s", "-S"]) {
-        let usable = cores(affinity);
-        let core = config.main_core.or(usable.first().copied()).unwrap_or(0);
-        // EAL would print its whole usage.
-        if !usable.contains(&core) {
-            return Err(Error::new(format!(
-                "the main core is to be {core}, and this process may use only the cores {usable:?}: choose one of these"
-            )));
-        }
-        add(format!("--lcores=0@{core}"));
+        add(format!("--lcores=0@{}", main_core(config.main_core, &cores(affinity), named)?));
     }
     if hugepages {
         // No files in hugetlbfs, so none stay behind; single files per segment list are what vhost-user wants.
@@ -389,6 +384,34 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet) -> Result<V
     Ok(to)
 }
 
+/// The core of EAL's main thread. EAL would print its whole usage for one that it does not know.
+fn main_core(wanted: Option<usize>, usable: &[usize], named: usize) -> Result<usize> {
+    if let Some(core) = wanted.filter(|core| !usable.contains(core)) {
+        return Err(Error::new(format!(
+            "the main core is to be {core}, and this process may use only the cores {usable:?}: choose one of these"
+        )));
+    }
+    let core = wanted.into_iter().chain(usable.iter().copied()).find(|core| *core < named);
+    core.ok_or_else(|| {
+        Error::new(format!(
+            "DPDK starts on a core from 0 to {}, and this process may use only the cores {usable:?}: let it use one of those, too",
+            named - 1
+        ))
+    })
+}
+
+/// Ports that can be open at once: DPDK was built for so many.
+pub fn max_ports() -> usize {
+    // SAFETY: a constant.
+    unsafe { ffi::perigee_max_ports() as usize }
+}
+
+/// Threads that DPDK can know at once, EAL's main thread among them.
+pub fn max_threads() -> usize {
+    // SAFETY: a constant.
+    unsafe { ffi::perigee_max_lcores() as usize }
+}
+
 /// DPDK's version, such as "DPDK 22.11.11".
 pub fn version() -> String {
     // SAFETY: a static text.
@@ -403,7 +426,7 @@ mod tests {
         let mut set = CpuSet::new();
         set.set(3);
         set.set(5);
-        arguments(config, hugepages, &set).unwrap().join(" ")
+        arguments(config, hugepages, &set, 128).unwrap().join(" ")
     }
 
     #[test]
@@ -421,6 +444,17 @@ mod tests {
             "perigee --iova-mode=va --file-prefix=x --lcores=0@5 --in-memory --single-file-segments \
              --allow=0000:01:00.0 --log-level=pmd:debug --vdev=net_null7"
         );
+    }
+
+    #[test]
+    fn dpdk_starts_on_a_core_that_it_can_name() {
+        assert_eq!(main_core(None, &[3, 130], 128).unwrap(), 3);
+        assert_eq!(main_core(Some(130), &[3, 130], 128).unwrap(), 3, "its threads may use the others all the same");
+        assert_eq!(main_core(Some(5), &[3, 5], 128).unwrap(), 5);
+        let error = |wanted, usable: &[usize]| main_core(wanted, usable, 128).unwrap_err().to_string();
+        assert!(error(None, &[130, 131]).contains("from 0 to 127, and this process may use only the cores [130, 131]"));
+        assert!(error(Some(7), &[3, 5]).contains("the main core is to be 7"));
+        assert!(max_ports() > 0 && max_threads() > 1);
     }
 
     #[test]

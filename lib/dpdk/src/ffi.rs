@@ -466,6 +466,8 @@ unsafe extern "C" {
     pub fn perigee_prefer_node(node: c_int) -> c_int;
     pub fn perigee_errno() -> c_int;
     pub fn perigee_lcore() -> c_uint;
+    pub fn perigee_max_ports() -> c_uint;
+    pub fn perigee_max_lcores() -> c_uint;
     pub fn perigee_tsc() -> u64;
     pub fn perigee_pool_create(
         name: *const c_char,

@@ -43,8 +43,8 @@ pub use acl::{AclFilter, Action, MAX_RULES};
 pub use clock::Clock;
 pub use device::{Device, socket_frames};
 pub use eal::{
-    Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, bind_current_thread, fallback_runtime_dir,
-    pin_current_thread, set_runtime_dir, usable_cores, version,
+    Eal, EalConfig, Hugepages, LogLevel, RegisteredThread, bind_current_thread, fallback_runtime_dir, max_ports,
+    max_threads, pin_current_thread, set_runtime_dir, usable_cores, version,
 };
 pub use error::{Error, Result};
 pub use flow::{FlowRule, Steer};

@@ -291,6 +291,16 @@ unsigned int perigee_lcore(void)
 	return rte_lcore_id();
 }
 
+unsigned int perigee_max_ports(void)
+{
+	return RTE_MAX_ETHPORTS;
+}
+
+unsigned int perigee_max_lcores(void)
+{
+	return RTE_MAX_LCORE;
+}
+
 uint64_t perigee_tsc(void)
 {
 	return rte_rdtsc();

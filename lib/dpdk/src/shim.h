@@ -202,6 +202,9 @@ int perigee_prefer_node(int node);
 
 int perigee_errno(void);
 unsigned int perigee_lcore(void);
+/* What DPDK was built for: ports at once, and threads that it knows at once, which is also how many cores it can name. */
+unsigned int perigee_max_ports(void);
+unsigned int perigee_max_lcores(void);
 uint64_t perigee_tsc(void);
 
 /* A pool of packet buffers; packed: back to back, for devices that need no physical addresses. NULL: rte_errno. */
