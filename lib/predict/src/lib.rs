@@ -25,6 +25,7 @@
 //! | [`capacity`] | cores and links together, by closed forms |
 //! | [`simulate`] | cores and links by the ns-3 module, a process of its own |
 //! | [`figures`], [`answer`] | the figures of either, how they are known, how many cores are needed |
+//! | [`reach`] | numbers of cores that a profile was measured on, and what it says of others |
 //! | [`report`], [`html`] | an answer's tables and charts; the page with them |
 //! | [`plot`] | charts from CSV files |
 //! | [`number`] | numbers as tables and sentences show them |
@@ -47,6 +48,7 @@ pub mod plot;
 pub mod points;
 pub mod profile;
 pub mod queueing;
+pub mod reach;
 pub mod report;
 pub mod rss;
 pub mod saturation;

@@ -278,3 +278,39 @@ fn answers_are_json() {
     assert!(json["rows"][0]["sojourn_ns"]["p99.9"].as_f64().unwrap() > 563.4);
     assert!(json["rows"][0]["methods"]["mean"].as_str().unwrap().contains("M/D/1"));
 }
+
+/// A profile fitted on one and two cores predicted sixteen with an error of 59 %, and nothing in the answer said how little it knew.
+#[test]
+fn cores_beyond_the_points_are_said_to_be_extrapolated() {
+    let fitted = |fit: serde_json::Value, cores: &str| {
+        let mut question = question("1Mpps", cores, None);
+        question.profile.fit = Some(fit);
+        ask(&question).notes
+    };
+    let fit = |cores: &[u32], low: f64, high: f64| {
+        let points: Vec<_> = cores.iter().map(|cores| serde_json::json!({"cores": cores})).collect();
+        serde_json::json!({"points": points, "parameters": [{"name": "d_ns", "low": low, "high": high}]})
+    };
+    let notes = fitted(fit(&[1, 2], 10.0, 300.0), "1..16");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    for part in [
+        "the profile's points are on 1 and 2 cores: what a further core costs (d_ns, 10 to 300 ns at 95 %)",
+        "is extrapolated to 16 cores as if each cost as much, no loss up to ",
+        "; points on more cores would tell",
+    ] {
+        assert!(notes[0].contains(part), "{part} in {notes:?}");
+    }
+    let sure = fitted(fit(&[1, 2], 29.0, 29.2), "1..16");
+    assert!(sure.len() == 1 && !sure[0].contains("would tell"), "{sure:?}");
+    let wide = fitted(fit(&[1, 2, 16], 0.0, 300.0), "1..16");
+    assert!(wide[0].contains("1, 2 and 16 cores, which tell what a further core costs"), "{wide:?}");
+    let held = serde_json::json!({"points": [{"cores": 1}], "parameters": [{"name": "d_ns"}]});
+    let said = fitted(held.clone(), "1..2");
+    assert_eq!(
+        said,
+        ["the profile's points are on 1 core: more are extrapolated, as if cores were never in each other's way"]
+    );
+    for (fit, cores) in [(fit(&[1, 2], 10.0, 300.0), "1"), (fit(&[1, 4], 29.0, 29.2), "1..4"), (held, "1")] {
+        assert!(fitted(fit, cores).is_empty(), "{cores}");
+    }
+}

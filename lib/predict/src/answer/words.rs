@@ -6,7 +6,12 @@ use crate::capacity::{Capacity, MERGED, SPACED};
 use crate::figures::{Figures, Method};
 use crate::number::{loss, prefixed, share, time};
 use crate::objective::Verdict;
+use crate::profile::{Profile, Punted};
+use crate::reach::{FURTHER, Reach};
 use crate::simulate::INSTALL;
+
+/// Throughputs at the ends of the interval of what a further core costs that are further apart than this, as a ratio, are worth a note.
+const WIDE: f64 = 1.25;
 
 impl Asked<'_> {
     pub(super) fn sentence(&self, needed: &Needed, rows: &[Row], carried: f64) -> String {
@@ -56,7 +61,7 @@ impl Asked<'_> {
 
     pub(super) fn notes(&self, rows: &[Row], load: &[Figures], capacity: &Capacity) -> Vec<String> {
         let Question { profile, traffic, simulate, .. } = self.question;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.reach(rows).into_iter().collect();
         let all = || rows.iter().map(|row| &row.figures).chain(load);
         let weak =
             |what: fn(&Method) -> bool| all().any(|figures| figures.methods.named().iter().any(|(_, m)| what(m)));
@@ -116,6 +121,39 @@ impl Asked<'_> {
             notes.push(format!("none of {counted} simulated packets was lost, so loss<{known} (at 95 %)"));
         }
         notes
+    }
+
+    /// What is not known of many cores from points on few.
+    fn reach(&self, rows: &[Row]) -> Option<String> {
+        let Question { profile, traffic, .. } = self.question;
+        let (reach, most) = (Reach::of(profile)?, rows.iter().map(|row| row.cores).max()?);
+        let (beyond, measured) = (reach.is_beyond(most), format!("the profile's points are on {}", reach.words()));
+        let Some((ends, [low, high])) = reach.ends(profile).zip(reach.interval) else {
+            let how = match reach.measured[..] {
+                [_] => "as if cores were never in each other's way",
+                _ => "by what these tell",
+            };
+            return beyond.then(|| format!("{measured}: more are extrapolated, {how}"));
+        };
+        // The more time a packet takes, the fewer pass.
+        let [at_most, at_least] = ends.map(|Profile { model, router, .. }| {
+            let punted = Punted { share: router.punt_share, burst: router.burst };
+            let service = model.service(most, traffic.ways() == 2, router.working_set_bytes, punted);
+            Capacity::new(&router, service, traffic, most).no_loss().0
+        });
+        let further = format!("what a further core costs ({FURTHER}, {low:.0} to {high:.0} ns at 95 %)");
+        let passes = format!("no loss up to {}pps to {}pps", prefixed(at_least), prefixed(at_most));
+        let on = number(most);
+        match (beyond, at_most > WIDE * at_least) {
+            (true, wide) => {
+                let remedy = if wide { "; points on more cores would tell" } else { "" };
+                Some(format!(
+                    "{measured}: {further} is extrapolated to {on} as if each cost as much, {passes} there{remedy}"
+                ))
+            }
+            (false, true) => Some(format!("{measured}, which tell {further} so little that on {on} it is {passes}")),
+            (false, false) => None,
+        }
     }
 }
 

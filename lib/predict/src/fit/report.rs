@@ -6,9 +6,14 @@ use super::estimate::{Estimate, Estimated};
 use super::lines::{Fitted, Measured, predict};
 use crate::compared::{Compared, percent};
 use crate::points::Bound;
+use crate::reach::{FURTHER, cores};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
+use std::collections::BTreeSet;
 use std::path::Path;
+
+/// An interval of what a further core costs that is wider than this, of the value itself, is worth a note.
+const WIDE: f64 = 0.5;
 
 /// How a fit was made, and how good it is.
 #[derive(Clone, Debug, Serialize)]
@@ -147,6 +152,7 @@ pub fn report(fitted: &Fitted, measured: &Measured, file: &str) -> Report {
         }
     }
     let (parameters, no_intervals) = parameters(estimate, points.len());
+    let notes = [estimate.notes.clone(), further_cores(&parameters, &points).into_iter().collect()].concat();
     Report {
         file: Path::new(file).file_name().map_or_else(|| file.to_owned(), |name| name.to_string_lossy().into_owned()),
         model: estimate.kind.name(),
@@ -155,11 +161,27 @@ pub fn report(fitted: &Fitted, measured: &Measured, file: &str) -> Report {
         minimised: estimate.kind.minimised(),
         parameters,
         no_intervals,
-        notes: estimate.notes.clone(),
+        notes,
         summary: summary(estimate, &points),
         points,
         left_out,
     }
+}
+
+/// What points on few cores do not tell of many, though the fit has a value for it.
+fn further_cores(parameters: &[Parameter], points: &[PointReport]) -> Option<String> {
+    let Parameter { value, low, high, .. } = parameters.iter().find(|parameter| parameter.name == FURTHER)?;
+    let (low, high) = low.zip(*high)?;
+    let numbers: Vec<u32> = BTreeSet::from_iter(points.iter().map(|line| line.point.cores)).into_iter().collect();
+    let (few, wide) = (numbers.len() < 3, high - low > WIDE * value);
+    (few || wide).then(|| {
+        let remedy = if few { "measure on more numbers of cores" } else { "measure again, with more rounds" };
+        format!(
+            "{FURTHER}, what each further core costs, is {low:.0} to {high:.0} ns by points on {}: predictions for more cores multiply what is \
+             not known; {remedy}",
+            cores(&numbers)
+        )
+    })
 }
 
 fn parameters(estimate: &Estimate, points: usize) -> (Vec<Parameter>, Option<String>) {

@@ -208,3 +208,19 @@ fn what_cannot_be_negative_is_not() {
     assert_eq!(held, Some("would be negative, held at 0; the others were fitted again"));
     assert_eq!((found.report.parameters[1].value, found.report.summary.parameters), (0.0, 3));
 }
+
+/// What one and two cores tell of a further core is said with its interval; what many tell, only where it is wide.
+#[test]
+fn contention_that_few_cores_tell_is_a_note() {
+    let model = batch(&[389.0, 19.0, 0.0, 40.0, 3e5, 30.0, 100.0, 0.0, 0.0], Per::Burst);
+    let said = |most: u32, deviation: f64| {
+        let points: Vec<Point> = grid(&model).into_iter().filter(|point| point.cores <= most).collect();
+        let found = fitted(&model, &noisy(&points, deviation, &mut StdRng::seed_from_u64(1)));
+        found.report.notes.into_iter().find(|note| note.contains("what each further core costs"))
+    };
+    let few = said(2, 0.01).expect("a note");
+    assert!(few.contains("by points on 1 and 2 cores") && few.contains("measure on more numbers of cores"), "{few}");
+    let wide = said(8, 0.2).expect("a note");
+    assert!(wide.contains("by points on 1, 2, 4 and 8 cores") && wide.contains("with more rounds"), "{wide}");
+    assert_eq!(said(8, 0.001), None);
+}
