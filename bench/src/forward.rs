@@ -104,7 +104,8 @@ struct Ground<'a> {
 pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     ensure!(args.bursts.iter().all(|burst| (1..=256).contains(burst)), "--bursts: a burst has 1 to 256 packets");
     ensure!((0.01..=3600.0).contains(&args.seconds) && args.pairs > 0, "--seconds: at least 0.01; --pairs: at least 1");
-    let (core, other_core) = machine::cores(args.core)?;
+    let (core, two) = (machine::core(args.core)?, machine::cores(args.core));
+    let other_core = two.as_ref().map_or(core, |(_, other)| *other);
     let mut interrupts = Interrupts::new()?;
     let peers = args.peers.len() * Lookup::ALL.len() + args.commands.len();
     let hugepages = Hugepages::reserve(args.hugepages, 3 * MEMORY + peers as u32 * L3FWD_MEMORY)?;
@@ -114,6 +115,8 @@ pub fn forward(args: &ForwardArgs) -> Result<ExitCode> {
     let four = course::<u32>(args, list.as_ref(), &ground)?.context("the file has no IPv4 prefix; expected one")?;
     let six = if args.no_ipv6 { None } else { course::<u128>(args, list.as_ref(), &ground)? };
     let others = commands(args, &four)?;
+    // Mistakes in what was asked for come first.
+    two?;
     let mut left_out = LeftOut::default();
     if six.is_none() && !args.no_ipv6 {
         left_out.add("IPv6", "the file has no IPv6 prefix");
