@@ -2,13 +2,14 @@
 //! Scripts that do not return: the router stops them, goes on with the last good one, and always ends.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Asserts, Good, Signal, World, wait_for};
+use perigee_tests::{Asserts, Good, Router, Signal, World, wait_seeing, wait_until};
 use std::process::Command;
 
 perigee_tests::scenarios![
     a_script_that_never_returns_is_stopped_and_the_last_good_one_forwards,
     a_first_script_that_never_returns_does_not_stop_the_end,
     a_router_that_cannot_end_in_order_ends_by_force_and_is_cleaned_up_after,
+    a_second_signal_ends_a_router_by_force,
 ];
 
 /// The default fast path.
@@ -55,9 +56,8 @@ fn a_first_script_that_never_returns_does_not_stop_the_end(world: &World) {
     router.stop();
 }
 
-fn a_router_that_cannot_end_in_order_ends_by_force_and_is_cleaned_up_after(world: &World) {
-    let Pair { client, .. } = Pair::new(world);
-    let before = world.interfaces();
+/// A router with a script that nothing can stop, which has been asked to stop it.
+fn deaf(world: &World, end_budget: &str) -> Router {
     // A C module that no signal reaches.
     let source = world.file(
         "deaf.c",
@@ -75,10 +75,32 @@ fn a_router_that_cannot_end_in_order_ends_by_force_and_is_cleaned_up_after(world
             library.display()
         ),
     );
-    let router = world.router(&format!("script = {:?}", script.display()), PORTS);
-    client.run("ping -n -c 3 -i 0.2 -W 1 10.0.2.2");
+    let router = world.router(&format!("script = {:?}\nend_budget = {end_budget:?}", script.display()), PORTS);
     router.says("cannot be stopped yet");
+    router
+}
+
+fn is_cleaned_up_after(world: &World, before: &[String]) {
+    wait_seeing("the helper to restore the interfaces", || world.interfaces(), |now| now == before);
+}
+
+fn a_router_that_cannot_end_in_order_ends_by_force_and_is_cleaned_up_after(world: &World) {
+    let _pair = Pair::new(world);
+    let before = world.interfaces();
+    let router = deaf(world, "1s");
     router.signal(Signal::TERM);
-    router.says("it ends by force");
-    wait_for("the helper to restore the interfaces", || (world.interfaces() == before).then_some(()));
+    router.says("did not end in order within 1.3s: it ends by force");
+    is_cleaned_up_after(world, &before);
+}
+
+fn a_second_signal_ends_a_router_by_force(world: &World) {
+    let _pair = Pair::new(world);
+    let before = world.interfaces();
+    let router = deaf(world, "600s");
+    // Two at once would be one: again and again until it has heard of the second. It may have ended meanwhile.
+    wait_until("the end by force", || {
+        let _ = perigee_lab::Router::signal(&router, Signal::TERM);
+        router.log().contains("a second signal asks for the end: it ends by force")
+    });
+    is_cleaned_up_after(world, &before);
 }

@@ -24,7 +24,8 @@ enum Asked {
     Reload,
 }
 
-/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends.
+/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends. The second one that asks for
+/// the end makes it by force.
 pub(super) struct Signals {
     asked: Receiver<Asked>,
     /// How long the end may take.
@@ -56,15 +57,20 @@ impl Signals {
                 }
             }
             let _ = sender.send(Asked::End);
-        };
-        let thread = move || {
-            runtime.block_on(wait);
             if start.ask_to_end() {
                 tracing::info!("the end is asked for: it comes as soon as DPDK has started");
             }
-            start.wait(DPDK_STARTS);
-            end_by_force(limit);
+            let last = async {
+                let _ = tokio::task::spawn_blocking(move || start.wait(DPDK_STARTS)).await;
+                tokio::time::sleep(limit).await;
+            };
+            tokio::select! {
+                _ = terminate.recv() => SECOND_SIGNAL.to_owned(),
+                _ = interrupt.recv() => SECOND_SIGNAL.to_owned(),
+                () = last => late(limit),
+            }
         };
+        let thread = move || end_by_force(&runtime.block_on(wait));
         spawn("signals", Box::new(thread))?;
         Ok(Signals { asked, limit })
     }
@@ -81,19 +87,27 @@ impl Signals {
         tracing::error!("the router ends by itself: the lines before this one say why");
         // The others may wait for it.
         let limit = self.limit;
-        if let Err(error) = spawn("end", Box::new(move || end_by_force(limit))) {
+        let thread = move || {
+            std::thread::sleep(limit);
+            end_by_force(&late(limit));
+        };
+        if let Err(error) = spawn("end", Box::new(thread)) {
             tracing::warn!("the end may take long: {error}");
         }
         false
     }
 }
 
-/// Ends the process if it has not ended in order in time. The helper restores the interfaces when its socket closes.
-fn end_by_force(limit: Duration) {
-    std::thread::sleep(limit);
-    tracing::error!(
-        "the router did not end in order within {limit:?}: it ends by force, and the helper restores the interfaces"
-    );
+/// Why the end is made by force.
+const SECOND_SIGNAL: &str = "a second signal asks for the end";
+
+fn late(limit: Duration) -> String {
+    format!("the router did not end in order within {limit:?}")
+}
+
+/// Ends the process. The helper restores the interfaces when its socket closes.
+fn end_by_force(why: &str) {
+    tracing::error!("{why}: it ends by force, and the helper restores the interfaces");
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     // The first process of a container does not die of that.
     std::thread::sleep(Duration::from_millis(100));
