@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# fetch.sh VERSION FOLDER: one of Debian's kernels, as FOLDER/vmlinuz, FOLDER/release (its full name) and FOLDER/lib/modules, with no
-# trace elsewhere. apt gets it, from the mirror that the machine uses if that one is Debian's, and checks the signatures; lists and
-# settings are private to the folder, so that this takes no root and works on Ubuntu, too.
+# fetch.sh VERSION FOLDER: one of Debian's kernels, as FOLDER/vmlinuz, FOLDER/release (its full name) and
+# FOLDER/lib/modules, with no trace elsewhere. apt gets it, from the mirror that the machine uses if that one is
+# Debian's, and checks the signatures; lists and settings are private to the folder, so that this takes no root and
+# works on Ubuntu, too.
 set -euo pipefail
 
 die() { printf 'fetch.sh: %s\n' "$*" >&2; exit 1; }
@@ -10,9 +11,10 @@ die() { printf 'fetch.sh: %s\n' "$*" >&2; exit 1; }
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
 # What the guest has no use for is most of what there is: devices.
-UNUSED='gpu media sound staging infiniband iio usb scsi hwmon input hid ata md mtd mmc bluetooth nvme firmware platform thunderbolt
- isdn i2c video comedi accel crypto power edac pinctrl gpio leds rtc watchdog target message misc net/ethernet net/wireless net/can
- net/usb net/wwan net/ieee802154 net/arcnet net/fddi net/hamradio'
+UNUSED='gpu media sound staging infiniband iio usb scsi hwmon input hid ata md mtd mmc bluetooth nvme firmware
+  platform thunderbolt isdn i2c video comedi accel crypto power edac pinctrl gpio leds rtc watchdog target
+  message misc net/ethernet net/wireless net/can net/usb net/wwan net/ieee802154 net/arcnet net/fddi
+  net/hamradio'
 
 # suite_of VERSION: where Debian has it.
 suite_of() {
@@ -34,7 +36,8 @@ mirror() {
   printf '%s\n' "${uri:-http://deb.debian.org/debian}"
 }
 
-# private SUITE FOLDER: apt's settings for it, in a file that apt reads after its own. Who acquires what, and by which proxy, stays.
+# private SUITE FOLDER: apt's settings for it, in a file that apt reads after its own. Who acquires what, and by which
+# proxy, stays.
 private() {
   mkdir -p "$2/lists/partial" "$2/cache/archives/partial" "$2/parts"
   : >"$2/status"
@@ -59,8 +62,8 @@ END
 
 # What linux-image-amd64 stands for: the image, and its modules where they are a package of their own.
 packages() {
-  apt-cache -c "$1/apt.conf" depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
-    linux-image-amd64 | grep -xE 'linux-(image|binary|modules|base)-[0-9][^ ]*' | sort -u
+  apt-cache -c "$1/apt.conf" depends --recurse --important linux-image-amd64 |
+    grep -xE 'linux-(image|binary|modules|base)-[0-9][^ ]*' | sort -u
 }
 
 # unpack PACKAGE FOLDER: its kernel and modules.
@@ -73,7 +76,7 @@ unpack() {
 fetch() {
   local version=$1 to=$2 suite apt new package release
   suite=$(suite_of "$version")
-  command -v apt-get >/dev/null || die "there is no apt-get: put Debian's kernel into $to by hand, as ${BASH_SOURCE[0]} says"
+  command -v apt-get >/dev/null || die "there is no apt-get, by which Debian's kernels come"
   [ -e "$KEYRING" ] || die "there is no $KEYRING, by which kernels are checked: apt-get install debian-archive-keyring"
   mkdir -p "$to.new"
   new=$(realpath "$to.new") apt=$new/apt

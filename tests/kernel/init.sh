@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: MIT
 # shellcheck shell=dash
-# The guest's first process, from the initramfs: the machine's root file system by 9p, read-only, under a layer in memory that takes
-# what is written; then /job on it. Whatever fails here ends the guest, and its console says where.
+# The guest's first process, from the initramfs: the machine's root file system by 9p, read-only, under a layer in
+# memory that takes what is written; then /job on it. Whatever fails here ends the guest, and its console says where.
 set -e
 b=/bin/busybox
 $b mount -t proc proc /proc

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# run.sh KERNEL COMMAND...: boots the kernel of a folder that fetch.sh made, on this machine's own root file system, and runs the
-# command there as it would run here: the same paths, user, folder and programs. Its output and exit status are ours. Nothing that it
-# writes stays. A guest that does not boot, panics, hangs or ends without a word is a failure, with the end of its console.
+# run.sh KERNEL COMMAND...: boots the kernel of a folder that fetch.sh made, on this machine's own root file system, and
+# runs the command there as it would run here: the same paths, user, folder and programs. Its output and exit status are
+# ours. Nothing that it writes stays. A guest that does not boot, panics, hangs or ends without a word is a failure,
+# with the end of its console.
 #
 # KERNEL_ACCEL=kvm or tcg says how; else KVM where a guest comes up by it, and QEMU's own translation (TCG) otherwise.
 set -euo pipefail
@@ -52,8 +53,8 @@ initramfs() {
   (cd "$root" && find . | cpio --quiet -o -H newc)
 }
 
-# job COMMAND...: the script of the guest's first process once the root file system is there. ttyS1 is the command's output, ttyS2 says
-# that the guest is up, and how the command ended.
+# job COMMAND...: the script of the guest's first process once the root file system is there. ttyS1 is the command's
+# output, ttyS2 says that the guest is up, and how the command ended.
 job() {
   local variable
   cat <<'END'
@@ -98,8 +99,8 @@ start() {
   initramfs "$scratch/root" "$@" >"$scratch/initrd"
   for file in console out status; do : >"$scratch/$file"; done
   # Whatever becomes of this script, the guest ends with it.
-  setpriv --pdeathsig KILL qemu-system-x86_64 -accel "$how" -cpu "$cpu" -smp "$CORES" -m "$MEMORY" -nodefaults -display none -no-reboot \
-    -kernel "$kernel/vmlinuz" -initrd "$scratch/initrd" -append "$line" \
+  setpriv --pdeathsig KILL qemu-system-x86_64 -accel "$how" -cpu "$cpu" -smp "$CORES" -m "$MEMORY" \
+    -nodefaults -display none -no-reboot -kernel "$kernel/vmlinuz" -initrd "$scratch/initrd" -append "$line" \
     -virtfs local,path=/,mount_tag=root,security_model=none,multidevs=remap,readonly=on \
     -serial "file:$scratch/console" -serial "file:$scratch/out" -serial "file:$scratch/status" >"$scratch/qemu" 2>&1 &
   qemu=$!
@@ -147,7 +148,9 @@ follow() {
 
 [ $# -ge 2 ] || die 'expected KERNEL COMMAND...'
 [ -s "$1/release" ] || die "there is no $1/release: fetch.sh makes it"
-case $PWD/ in /run/* | /dev/* | /proc/* | /sys/*) die "$PWD is not there in a guest: it has a ${PWD%"${PWD#/*/}"} of its own" ;; esac
+case $PWD/ in
+  /run/* | /dev/* | /proc/* | /sys/*) die "found the folder $PWD, which a guest has of its own: go somewhere else" ;;
+esac
 kernel=$(realpath "$1") release=$(cat "$1/release")
 shift
 scratch=$(mktemp -d) qemu=
