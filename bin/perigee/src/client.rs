@@ -122,7 +122,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let closed = folder.path().join("closed");
         std::fs::create_dir(&closed).unwrap();
-        std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
         // Root reads any folder, but not without its capabilities.
         let refused = std::thread::spawn(move || {
             perigee_helper::privileges::drop_all().unwrap();
