@@ -21,9 +21,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a device may take to answer ARP or a neighbor solicitation.
-const NEIGHBOR: Duration = Duration::from_secs(10);
+const NEIGHBOR: Duration = Duration::from_secs(30);
 /// Between two questions.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
+/// How long it may take until it forwards.
+const FORWARDING: Duration = Duration::from_secs(20);
 /// Seconds in which the tester finds out how fast it can send.
 const REACH: f64 = 0.5;
 /// How late a frame may leave, ns.
@@ -210,20 +212,27 @@ impl Between {
         self.ends = tester.into_ends();
     }
 
-    /// Sends learning frames.
+    /// Sends learning frames, again until some come through.
     ///
     /// # Errors
-    /// None of them comes through.
+    /// None of them does within [`FORWARDING`].
     pub fn expect_forwarding(&mut self, tester: &mut Tester) -> Result<()> {
-        let learned = tester.learn(&mut self.ports)?;
-        let silent: Vec<&str> =
-            learned.iter().filter(|(_, frames)| *frames == 0).map(|(way, _)| way.as_str()).collect();
-        ensure!(
-            silent.is_empty(),
-            "the device forwards nothing from {}: none of the learning frames came through; look at its routes and neighbors",
-            silent.join(", and nothing from ")
-        );
-        Ok(())
+        let start = Instant::now();
+        loop {
+            let learned = tester.learn(&mut self.ports)?;
+            let silent: Vec<&str> =
+                learned.iter().filter(|(_, frames)| *frames == 0).map(|(way, _)| way.as_str()).collect();
+            if silent.is_empty() {
+                return Ok(());
+            }
+            ensure!(
+                start.elapsed() < FORWARDING,
+                "the device forwards nothing from {}: none of the learning frames came through within {} s; look at its routes \
+                 and neighbors",
+                silent.join(", and nothing from "),
+                FORWARDING.as_secs()
+            );
+        }
     }
 
     /// Frames per second that the tester can send, each way.
