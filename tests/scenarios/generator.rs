@@ -26,6 +26,9 @@ perigee_tests::scenarios![
     mistakes_are_described,
 ];
 
+/// What is caught up with, or comes while nobody receives it, has to fit into the rings: their 1,024 frames are two seconds of this.
+const RATE: &str = "500pps";
+
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new(perigee());
     // A busy machine may stop the generator for long: it should catch up, not give frames up.
@@ -57,12 +60,12 @@ fn cable(world: &World, one: &str, other: &str) {
 
 fn nothing_is_lost_on_a_cable(world: &World) {
     cable(world, "here", "there");
-    let words = ["here", "--to", "there", "--rate", "2kpps", "-n", "4000"];
+    let words = ["here", "--to", "there", "--rate", RATE, "-n", "1000"];
     let flags = ["--sizes", "imix", "--source", "random:198.18.0.0/20", "--csv", "/run/lines.csv"];
     let all = generate(&[&words[..], &flags].concat());
     let sent = number(&all, "/sent/sent");
-    assert_eq!(sent + number(&all, "/sent/unsent"), 4000, "{all:#}");
-    assert!(sent > 1000, "{all:#}");
+    assert_eq!(sent + number(&all, "/sent/unsent"), 1000, "{all:#}");
+    assert!(sent > 250, "{all:#}");
     for (path, expected) in [
         ("/received/sent", sent),
         ("/received/lost", 0),
@@ -81,7 +84,7 @@ fn nothing_is_lost_on_a_cable(world: &World) {
     let in_intervals: u64 = intervals.iter().map(|interval| number(interval, "/sent")).sum();
     assert_eq!(in_intervals, sent);
     // For people.
-    let text = run(&mut command(&["here", "--to", "there", "--rate", "2kpps", "-s", "1.5", "--poisson"]));
+    let text = run(&mut command(&["here", "--to", "there", "--rate", RATE, "-s", "1.5", "--poisson"]));
     for part in ["frames in", "gaps: mean", "received on there: ", " 0 lost", "latency: min", "jitter (RFC 3550)"] {
         assert!(text.out.contains(part), "{part:?} is missing:\n{}", text.text);
     }
@@ -94,7 +97,7 @@ fn into_a_task_that_counts(world: &World) {
     counter.args(["task", "--hugepages", "no", "--memory", "256"]).arg(count).arg("there");
     let mut counter = world.start(&mut counter);
     wait_until("the counter to run", || counter.said().contains("Mpps"));
-    let all = generate(&["here", "--rate", "2kpps", "-n", "4000", "--flows", "100", "--source-port", "1-100"]);
+    let all = generate(&["here", "--rate", RATE, "-n", "1000", "--flows", "100", "--source-port", "1-100"]);
     let lines = counter.said().lines().count();
     wait_until("the counter's next lines", || counter.said().lines().count() > lines + 1);
     counter.signal(Signal::INT).good();
@@ -121,9 +124,9 @@ fn through_a_router_of_both_families(world: &World) {
          [[neighbor]]\ndev = \"b\"\naddress = \"2001:2:0:8000::2\"\nmac = \"02:00:00:00:00:02\"\n",
     );
     for family in ["ipv4", "ipv6"] {
-        let words = ["left", "--to", "right", "--rate", "2kpps", "-n", "3000", "--family", family];
+        let words = ["left", "--to", "right", "--rate", RATE, "-n", "1000", "--family", family];
         let all = generate(&[&words[..], &["--destination-mac", "02:00:00:00:0a:0a"]].concat());
-        assert!(number(&all, "/sent/sent") > 1000 && number(&all, "/received/lost") == 0, "{family}: {all:#}");
+        assert!(number(&all, "/sent/sent") > 250 && number(&all, "/received/lost") == 0, "{family}: {all:#}");
     }
     router.stop();
 }
@@ -191,9 +194,9 @@ fn loss_is_seen(world: &World) {
     device.args(["task", "--hugepages", "no", "--memory", "256"]).arg(script).args(["left-port", "right-port"]);
     let device = world.start(&mut device);
     wait_until("the device", || device.said().contains("ready"));
-    let all = generate(&["left", "--to", "right", "--rate", "2kpps", "-n", "3000"]);
+    let all = generate(&["left", "--to", "right", "--rate", RATE, "-n", "1000"]);
     let (sent, lost) = (number(&all, "/sent/sent"), number(&all, "/received/lost"));
-    assert!(sent > 1000 && lost.abs_diff(sent / 10) <= 1, "{all:#}");
+    assert!(sent > 250 && lost.abs_diff(sent / 10) <= 1, "{all:#}");
 }
 
 fn an_interrupted_run_keeps_its_figures(world: &World) {
@@ -228,7 +231,7 @@ fn scripted(script: &str, words: &[&str], arguments: &[&str]) -> Value {
 
 fn a_script_describes_clients_and_servers(world: &World) {
     cable(world, "here", "there");
-    let words = ["here", "--to", "there", "--rate", "2kpps", "-n", "2000", "--destination-port", "53"];
+    let words = ["here", "--to", "there", "--rate", RATE, "-n", "1000", "--destination-port", "53"];
     let all = scripted("clients.lua", &words, &["300", "5"]);
     let traffic = &all["traffic"];
     assert_eq!(traffic["source"], "198.18.0.1-198.18.1.44");
@@ -254,10 +257,10 @@ fn datagram(frame: &[u8]) -> (&[u8], &[u8]) {
 fn a_script_changes_frames_as_time_goes_by(world: &World) {
     // Across a cable, where the stamps are as they were.
     cable(world, "here", "there");
-    let words = ["here", "--to", "there", "--rate", "2kpps", "-n", "2000"];
+    let words = ["here", "--to", "there", "--rate", RATE, "-n", "1000"];
     let all = scripted("sweep.lua", &words, &["0.1"]);
     let sent = number(&all, "/sent/sent");
-    assert!(sent > 1000 && number(&all, "/received/counters/unique") == sent, "{all:#}");
+    assert!(sent > 250 && number(&all, "/received/counters/unique") == sent, "{all:#}");
     assert_eq!((number(&all, "/received/lost"), number(&all, "/received/counters/corrupted")), (0, 0), "{all:#}");
     // Into a file, byte by byte.
     let words = ["net_pcap0,tx_pcap=/run/sweep.pcap", "--rate", "1kpps", "-n", "300"];
