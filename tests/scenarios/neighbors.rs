@@ -4,7 +4,7 @@
 use perigee_net::MacAddr;
 use perigee_packet::Ethernet;
 use perigee_packet::wire::arp::{REPLY, REQUEST};
-use perigee_tests::{Good, Wire, World, frame, wait_until};
+use perigee_tests::{Good, Wire, World, frame, wait_seeing, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -226,7 +226,10 @@ fn a_scan_keeps_no_new_host_out(world: &World) {
         }
     };
     flooded(&dmz, scan, || {
-        router.counts_at_least("slowpath.neighbor_limited", 1001);
+        // By the slow path, or before it where that has no core for more.
+        let limits = ["slowpath.neighbor_limited", "host.punt_ring_full", "host.policed_unresolved"];
+        let limited = || limits.map(|reason| router.dropped(reason)).iter().sum::<u64>();
+        wait_seeing("the scan to be limited", limited, |packets| *packets > 1000);
         client.reaches("10.2.0.2");
         client.reaches("2001:db8:2::2");
         server.reaches("10.1.0.1");
