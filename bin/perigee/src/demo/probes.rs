@@ -40,7 +40,7 @@ pub struct Iperf {
 /// Some pings from the client.
 pub fn ping(client: &Host, address: &str, count: u32) -> Result<Ping> {
     // It fails if nothing comes back, which its statistics show.
-    let ended = client.run(&format!("ping -n -q -c {count} -i 0.1 -W 2 {address}"));
+    let ended = client.run(&format!("ping -n -q -c {count} -i 0.1 -W 20 {address}"));
     let ping = parse_ping(&ended.out);
     let ping = ping.with_context(|| format!("`{}` is not understood: {}", ended.command, ended.complaint()))?;
     if ping.received == 0 {
@@ -68,7 +68,7 @@ fn parse_ping(text: &str) -> Option<Ping> {
 /// The hops to an address, the first of which must be the router.
 pub fn traceroute(client: &Host, address: &str, router: &str) -> Result<Vec<String>> {
     // One probe at a time: if there were many at once, the limits on ICMP errors would leave some unanswered.
-    let text = client.run(&format!("traceroute -n -m 5 -w 2 -q 1 -N 1 {address}")).output()?;
+    let text = client.run(&format!("traceroute -n -m 5 -w 20 -q 1 -N 1 {address}")).output()?;
     let hops = parse_traceroute(&text);
     if hops.first().map(String::as_str) != Some(router) || hops.last().map(String::as_str) != Some(address) {
         bail!("the way to {address} should be {router} {address}, but traceroute found: {}", hops.join(" "));
