@@ -36,7 +36,7 @@ use traffic::{Source, TrafficArgs};
 /// From the command to the first frame, ns: threads are on their cores by then.
 const HEAD_START: u64 = 20_000_000;
 /// How long everything may take to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(30);
 /// How long to wait for frames that are still under way.
 const DRAIN: f64 = 0.5;
 /// How long a pause the tester's queues stand at least, ns.

@@ -15,6 +15,7 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The process; there is one.
 pub struct Process {
@@ -339,7 +340,10 @@ impl Process {
     }
 }
 
-/// SIGINT and SIGTERM set `interrupted`; a second one, or a program that does not look, ends the process at once.
+/// How long a program has to look whether it is interrupted; the engine looks in every breath.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// SIGINT and SIGTERM set `interrupted`; a second one ends the process at once, and so it ends if the program does not look.
 pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -360,10 +364,10 @@ pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<()> {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = tokio::time::sleep(std::time::Duration::from_millis(500)) => {}
+                () = tokio::time::sleep(NOTICE) => {}
             }
             if process.ending.load(Ordering::Acquire) || process.tasks.active() {
-                tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+                tokio::time::sleep(super::tasks::GRACE + NOTICE).await;
             }
             process.end(code)
         });

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 /// How long tasks may take to end after they were asked to.
-pub const GRACE: Duration = Duration::from_secs(5);
+pub const GRACE: Duration = Duration::from_secs(30);
 
 /// The tasks of a process, if its program has asked for them.
 #[derive(Default)]

@@ -25,9 +25,9 @@ const PAUSE: i32 = 0;
 const QUIT: i32 = 2;
 
 /// How long an answer may take: apps may open devices when they start.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a thread may take to end; one that is stuck in an app is left until the process ends.
-const END: Duration = Duration::from_secs(2);
+const END: Duration = Duration::from_secs(10);
 
 /// The other threads of a process.
 #[derive(Default)]
