@@ -8,6 +8,7 @@
 --
 -- Only breaths in which packets moved are measured: every 32nd, in turn as a whole and app by app. The times of apps are scaled
 -- to that of whole breaths, as looking at the clock between apps costs time itself, and keeps the compiler from what it does across apps.
+-- The largest tenth of the times is left out: that is what a thread takes that loses its core.
 
 local ffi = require("ffi")
 local C = ffi.C
@@ -33,8 +34,8 @@ Costs.__index = Costs
 --- Starts measuring what an engine runs: `breathe` is called instead of the engine's. *done* is called with the result,
 --- {apps = {name = nanoseconds per breath}, links = {spec = packets per breath}}.
 function M.new (engine, done)
-   local self = setmetatable({engine = engine, done = done, n = 0, whole = 0, whole_n = 0, split_n = 0, moving = 0, moved = 0,
-                              apps = {}, turn_times = {}}, Costs)
+   local self = setmetatable({engine = engine, done = done, n = 0, whole = {}, split_n = 0, moving = 0, moved = 0, apps = {},
+                              turn_times = {}}, Costs)
    self.configs = tonumber(counter.read(engine.configs))
    return self
 end
@@ -87,16 +88,28 @@ function Costs:measure_whole (breathe)
    local from = clock()
    breathe()
    local time = clock() - from
-   if self:moves() then self.whole, self.whole_n = self.whole + time, self.whole_n + 1 end
+   if self:moves() then self.whole[#self.whole + 1] = time end
 end
 
 function Costs:measure_turns ()
    self.engine.breathe_with(self.pulls, self.pushes)
    if not self:moves() then return end
    self.split_n = self.split_n + 1
-   for _, turn in ipairs(self.turn_times) do
-      self.apps[turn.name] = (self.apps[turn.name] or 0) + turn.time
+   local times = {}
+   for _, turn in ipairs(self.turn_times) do times[turn.name] = (times[turn.name] or 0) + turn.time end
+   for name, time in pairs(times) do
+      self.apps[name] = self.apps[name] or {}
+      table.insert(self.apps[name], time)
    end
+end
+
+-- The mean of times but the largest tenth: a thread that loses its core for a while is no part of what an app takes.
+local function trimmed (times)
+   if not times or #times == 0 then return 0 end
+   table.sort(times)
+   local n, sum = math.ceil(#times * 0.9), 0
+   for i = 1, n do sum = sum + times[i] end
+   return sum / n
 end
 
 -- Did packets move since this was asked before?
@@ -122,7 +135,7 @@ function Costs:breathe (breathe)
    if self.n % M.EVERY ~= 0 then
       breathe()
       self:moves()
-   elseif self.whole_n <= self.split_n then
+   elseif #self.whole <= self.split_n then
       self:measure_whole(breathe)
    else
       self:measure_turns()
@@ -134,14 +147,15 @@ function Costs:breathe (breathe)
 end
 
 function Costs:finish ()
-   local sum = 0
-   for _, time in pairs(self.apps) do sum = sum + time / self.split_n end
-   local scale = sum > 0 and math.min(1, self.whole / self.whole_n / sum) or 1
-   local result = {apps = {}, links = {}}
+   local times, sum = {}, 0
    -- An app without a turn takes no time.
    for name in pairs(self.engine.app_table) do
-      result.apps[name] = (self.apps[name] or 0) / self.split_n * scale * 1e9
+      times[name] = trimmed(self.apps[name])
+      sum = sum + times[name]
    end
+   local scale = sum > 0 and math.min(1, trimmed(self.whole) / sum) or 1
+   local result = {apps = {}, links = {}}
+   for name, time in pairs(times) do result.apps[name] = time * scale * 1e9 end
    for spec, packets in pairs(self:carried()) do
       result.links[spec] = (packets - (self.at_first[spec] or 0)) / math.max(1, self.moving)
    end
