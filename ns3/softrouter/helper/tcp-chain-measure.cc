@@ -38,8 +38,7 @@ TcpChain::SlowDown(SoftRouterProfile& profile, double share)
     {
         const auto attribute = type.GetAttribute(i);
         DoubleValue value;
-        if (attribute.checker->GetValueTypeName() == "ns3::DoubleValue" &&
-            attribute.name != "CacheSize")
+        if (DynamicCast<DoubleValue>(attribute.checker->Create()) && attribute.name != "CacheSize")
         {
             model->GetAttribute(attribute.name, value);
             profile.model.Set(attribute.name,

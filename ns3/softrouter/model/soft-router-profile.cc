@@ -70,21 +70,22 @@ ToAttribute(const std::string& path, const Json& json, TypeId type, const char* 
     constexpr std::string_view NS = "_ns";
     TypeId::AttributeInformation info;
     type.LookupAttributeByName(attribute, &info);
-    const std::string kind = info.checker->GetValueTypeName();
+    // By what the checker makes: its name for the same type differs between releases of ns-3.
+    const Ptr<AttributeValue> kind = info.checker->Create();
     Ptr<const AttributeValue> value;
-    if (kind == "ns3::UintegerValue" && json.is_number_unsigned())
+    if (DynamicCast<UintegerValue>(kind) && json.is_number_unsigned())
     {
         value = Create<UintegerValue>(json.get<uint64_t>());
     }
-    else if (kind == "ns3::DoubleValue" && json.is_number())
+    else if (DynamicCast<DoubleValue>(kind) && json.is_number())
     {
         value = Create<DoubleValue>(json.get<double>());
     }
-    else if (kind == "BooleanValue" && json.is_boolean()) // the checker's name for it
+    else if (DynamicCast<BooleanValue>(kind) && json.is_boolean())
     {
         value = Create<BooleanValue>(json.get<bool>());
     }
-    else if (kind == "ns3::TimeValue" && json.is_number() && json >= 0 && json <= MOST)
+    else if (DynamicCast<TimeValue>(kind) && json.is_number() && json >= 0 && json <= MOST)
     {
         const bool ns =
             path.size() > NS.size() && path.compare(path.size() - NS.size(), NS.size(), NS) == 0;
