@@ -227,16 +227,12 @@ std::vector<ResourceArbiter::Claim*>
 ResourceArbiter::FindVictims(const Claim& claim, const std::vector<Held>& found) const
 {
     std::vector<Claim*> holders;
-    std::copy_if(
-        m_holding.begin(),
-        m_holding.end(),
-        std::back_inserter(holders),
-        [this, &claim](const Claim* holder) {
-            return holder->priority < claim.priority && holder->user->IsRevocable() &&
-                   std::all_of(holder->held.begin(), holder->held.end(), [this](const Held& h) {
-                       return m_pools[h.pool].preemptive;
-                   });
-        });
+    const auto preemptive = [this](const Held& held) { return m_pools[held.pool].preemptive; };
+    const auto givesWay = [&claim, &preemptive](const Claim* holder) {
+        return holder->priority < claim.priority && holder->user->IsRevocable() &&
+               std::all_of(holder->held.begin(), holder->held.end(), preemptive);
+    };
+    std::copy_if(m_holding.begin(), m_holding.end(), std::back_inserter(holders), givesWay);
     std::sort(holders.begin(), holders.end(), [](const Claim* a, const Claim* b) {
         return a->priority != b->priority ? a->priority < b->priority : a->granted > b->granted;
     });
