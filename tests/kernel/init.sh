@@ -11,14 +11,14 @@ $b mount -t tmpfs -o size=50% memory /memory
 $b mkdir /memory/upper /memory/work
 # What the host changes meanwhile does not matter: each page is read once.
 $b mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose root /lower
-$b mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /root
-$b mount -t devtmpfs dev /root/dev
-$b mkdir -p /root/dev/pts /root/dev/shm
-$b mount -t devpts -o ptmxmode=666 devpts /root/dev/pts
-$b mount -t tmpfs shm /root/dev/shm
-$b mount -t proc proc /root/proc
-$b mount -t sysfs sys /root/sys
-$b mount -t tmpfs -o mode=755 run /root/run
-$b cp /job /root/run/job
+$b mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /system
+$b mount -t devtmpfs dev /system/dev
+$b mkdir -p /system/dev/pts /system/dev/shm
+$b mount -t devpts -o ptmxmode=666 devpts /system/dev/pts
+$b mount -t tmpfs shm /system/dev/shm
+$b mount -t proc proc /system/proc
+$b mount -t sysfs sys /system/sys
+$b mount -t tmpfs -o mode=755 run /system/run
+$b cp /job /system/run/job
 $b umount /proc
-exec $b switch_root /root /bin/bash /run/job
+exec $b switch_root /system /bin/bash /run/job

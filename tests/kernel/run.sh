@@ -40,7 +40,7 @@ plain() {
 initramfs() {
   local root=$1 modules module name
   shift
-  mkdir -p "$root"/{bin,proc,memory,lower,root}
+  mkdir -p "$root"/{bin,proc,memory,lower,system}
   cp "$(command -v busybox)" "$root/bin/busybox"
   cp "$here/init.sh" "$root/init"
   modules=$(needed_modules)

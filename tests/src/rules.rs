@@ -55,7 +55,7 @@ fn sleeps(line: &str) -> bool {
 #[test]
 fn no_verdict_hangs_on_a_sleep() {
     let mut bare = Vec::new();
-    for (path, text) in texts(|path| path.ends_with(".rs")) {
+    for (path, text) in texts(|path| path.ends_with(".rs") && !path.ends_with("rules.rs")) {
         let lines = lines_of_tests(&path, &text);
         for (at, (number, line)) in lines.iter().enumerate() {
             let before = at.checked_sub(1).map_or("", |before| lines[before].1);
@@ -80,7 +80,10 @@ fn machine_path(line: &str) -> Option<usize> {
     };
     let folders = ["home", "root", "work", "Users"].map(|name| format!("/{name}/"));
     let found = |folder: &String| line.match_indices(folder.as_str()).map(|(at, _)| at).find(|at| begins(*at));
-    folders.iter().find_map(found).filter(|at| !line[*at..].starts_with("/home/someone"))
+    folders
+        .iter()
+        .find_map(found)
+        .filter(|at| !["/home/someone", "/home/$"].iter().any(|known| line[*at..].starts_with(known)))
 }
 
 #[test]

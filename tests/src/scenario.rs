@@ -143,7 +143,10 @@ pub fn main(folder: &str, lists: &[&[Scenario]]) -> ExitCode {
         let scenario = all.iter().find(|scenario| scenario.name() == name);
         return scenario.unwrap_or_else(|| panic!("there is no scenario {name}")).run_here();
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // They wait more than they compute.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.test_threads.get_or_insert(3 * cores);
     every_file_is_listed(folder, &all);
     if !arguments.list {
         perigee(); // fails here with a clear message if there is none
