@@ -29,18 +29,19 @@ mod stand;
 mod store;
 
 use crate::machine::{Hugepages, Interrupts, Machine};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 pub use child::{NAME as CHILD, RigArgs, serve as serve_rig};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use figures::{FIGURES, Figure};
 use outcome::Outcome;
 use perigee_fib::structures;
-use perigee_rig::MEMORY_MB;
+use perigee_predict::profile::MAX_CORES;
+use perigee_rig::Cores;
 use stand::Stand;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use store::Store;
 
 /// Arguments of `./x evaluate`.
@@ -124,9 +125,9 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
     }
     let wanted = wanted(&args.only)?;
     let store = Store::open(&args.out, &Machine::this(), args.quick)?;
-    let _hugepages = Hugepages::reserve(args.hugepages, MEMORY_MB as u32)?;
-    let mut interrupts = Interrupts::new()?;
-    let mut stand = Stand::new(args.quick)?;
+    let cores = Cores::usable()?.list().len().min(MAX_CORES as usize);
+    let _hugepages = Hugepages::reserve(args.hugepages, perigee_rig::memory_mb(cores) as u32)?;
+    let mut stand = Stand::new(args.quick, Interrupts::new()?)?;
     (stand.routes, stand.peers, stand.snabb) = (args.routes.clone(), args.peers.clone(), args.snabb.clone());
     stand.structures.clone_from(&args.structures);
     stand.schemes.clone_from(&args.schemes);
@@ -140,8 +141,11 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
         eprintln!("{} of {}: {}, {}", number, wanted.len(), figure.name, figure.title);
         let begun = Instant::now();
         let outcome = (figure.measure)(&mut stand).unwrap_or_else(|error| Outcome::left_out(&format!("{error:#}")));
-        // At the end of a figure: its processes and files are gone then. What was interrupted is not kept.
-        interrupts.check()?;
+        let outcome = Outcome { partly: stand.partly, ..outcome };
+        // At the end of a figure: its processes and files are gone then.
+        if stand.interrupts.came() {
+            return interrupted(&store, figure, &outcome, &narrowed, begun.elapsed());
+        }
         if let Some(why) = &outcome.left_out {
             eprintln!("  left out: {why}");
         }
@@ -152,6 +156,18 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
     let page = page::write(&store)?;
     println!("{}", page.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps a figure that is there in part, unless it is there as a whole. What an interrupt has left nothing of is not
+/// kept.
+fn interrupted(store: &Store, figure: &Figure, outcome: &Outcome, narrowed: &str, took: Duration) -> Result<ExitCode> {
+    let kept = outcome.partly && outcome.left_out.is_none() && !store.has(figure, narrowed);
+    if !kept {
+        bail!("interrupted; the figures before {} are in {}", figure.name, store.folder.display());
+    }
+    store.keep(figure, outcome, narrowed, took).with_context(|| format!("{} is not kept", figure.name))?;
+    let page = page::write(store)?;
+    bail!("interrupted; {} has the rounds of {} that were measured by then", page.display(), figure.name)
 }
 
 /// The figures of these names; all, if there are none.

@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub struct Interrupts {
     runtime: Runtime,
     signals: [Signal; 2],
+    came: bool,
 }
 
 impl Interrupts {
@@ -27,16 +28,22 @@ impl Interrupts {
             let _inside = runtime.enter();
             [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?]
         };
-        Ok(Interrupts { runtime, signals })
+        Ok(Interrupts { runtime, signals, came: false })
+    }
+
+    /// Has one come?
+    pub fn came(&mut self) -> bool {
+        for signal in &mut self.signals {
+            let came =
+                self.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(1), signal.recv()).await });
+            self.came |= came.is_ok();
+        }
+        self.came
     }
 
     /// An error if one came.
     pub fn check(&mut self) -> Result<()> {
-        for signal in &mut self.signals {
-            let came =
-                self.runtime.block_on(async { tokio::time::timeout(Duration::from_millis(1), signal.recv()).await });
-            ensure!(came.is_err(), "interrupted; nothing is left behind");
-        }
+        ensure!(!self.came(), "interrupted; nothing is left behind");
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::table;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use perigee_lab::{isolation, tools};
-use perigee_rig::{Manner, Request, Rig, Rounds, Sample, Settings, in_rounds};
+use perigee_rig::{Cores, Manner, Request, Rig, Rounds, Sample, Settings, in_rounds};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -65,8 +65,10 @@ pub fn serve(args: &RigArgs) -> Result<ExitCode> {
             world.ip(&format!("link set {end} addrgenmode none up"))?;
         }
     }
-    let mut rig = Rig::new(Settings { hugepages: ask.hugepages && perigee_rig::enough_hugepages() })
-        .context("DPDK does not start")?;
+    let mut cores = Cores::usable()?;
+    cores.take(ask.requests.iter().map(|request| request.cores.len()).max().unwrap_or(1));
+    let hugepages = ask.hugepages && perigee_rig::enough_hugepages(cores.list().len());
+    let mut rig = Rig::new(Settings { hugepages, cores }).context("DPDK does not start")?;
     if args.veth {
         let device =
             |end: &str| format!("net_af_packet_{end},iface={end},framesz=2048,blocksz=65536,framecnt={PLACES}");
@@ -80,7 +82,7 @@ pub fn serve(args: &RigArgs) -> Result<ExitCode> {
         0 => ask.requests.iter().map(|request| Ok((vec![rig.measure(request)?], 0.0))).collect::<Result<_>>()?,
         rounds => {
             let manner = Manner { rounds, seed: 1, patience: Duration::from_secs(ask.patience) };
-            let found = in_rounds(&mut rig, &ask.requests, manner, |_| {})?;
+            let found = in_rounds(&mut rig, &ask.requests, manner, |_, _| Ok(()))?;
             found.into_iter().map(|Rounds { samples, reference }| (samples, reference)).collect()
         }
     };

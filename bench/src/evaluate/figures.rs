@@ -39,8 +39,9 @@ pub const FIGURES: &[Figure] = &[
         from: "MoonRoute, Fig. 8",
         title: "Workers",
         question: "Do n workers forward n times as much?",
-        method: "1 to n saturated workers, each with a source and a sink of its own, one table; 1, 2^16 and 2^20 networks. To 8 workers a \
-                 prediction, dashed: a packet takes longer by as much for each further worker as it did for the measured ones.",
+        method: "1 to n saturated workers (1, 2, 4, 8, 12, 16 and so on), each with a source and a sink of its own, \
+                 one table; 1, 2^16 and 2^20 networks. To 8 workers a prediction, dashed, where there are fewer cores: a \
+                 packet takes longer by as much for each further worker as it did for the measured ones.",
         published: "Linear: of 1 worker's rate, 2 workers have 0.976 each at 2.0 GHz, 3 have 1.002 with 2^24 destinations, 4 have 0.973 at 1.2 GHz.",
         measure: moonroute::workers,
     },

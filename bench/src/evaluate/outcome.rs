@@ -24,6 +24,9 @@ pub struct Outcome {
     pub says: Vec<String>,
     /// Why there is nothing, and what to do.
     pub left_out: Option<String>,
+    /// An interrupt ended it with fewer rounds than were asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partly: bool,
 }
 
 impl Outcome {

@@ -56,6 +56,7 @@ fn section(figure: &Figure, kept: Option<&Kept>) -> Markup {
                     (table(&kept.outcome.data))
                     p class="dim" {
                         @if !kept.narrowed.is_empty() { "With " code { (kept.narrowed) } ". " }
+                        @if kept.outcome.partly { "Interrupted, with fewer rounds than were asked for. " }
                         @if kept.quick { "With fewer points and rounds (--quick). " }
                         "Measured in " (format!("{:.0}", kept.seconds)) " s. "
                         a href=(format!("{}/data.csv", kept.name)) { "Data" } ", "

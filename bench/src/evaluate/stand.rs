@@ -2,11 +2,12 @@
 //! Where figures are measured: a rig, its cores, and how thoroughly.
 
 use super::simulated::Simulated;
+use crate::machine::Interrupts;
 use crate::table;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use perigee_dpdk::usable_cores;
-use perigee_rig::{Manner, Request, Rig, Rounds, Routes, Settings, in_rounds};
+use perigee_predict::profile::MAX_CORES;
+use perigee_rig::{Cores, Manner, Request, Rig, Rounds, Routes, Settings, estimate, in_rounds};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +15,12 @@ use std::time::Duration;
 /// The stand.
 pub struct Stand {
     pub quick: bool,
-    /// Cores for workers, the last of the machine first.
+    /// Cores for workers, the first to be taken first.
     pub cores: Vec<usize>,
+    /// Ctrl-C: what is measured in rounds ends, and is kept if each measurement has a round.
+    pub interrupts: Interrupts,
+    /// Has one ended rounds early?
+    pub partly: bool,
     /// A routing table for the figures with a real one; without it a synthetic table of the Internet's size.
     pub routes: Option<PathBuf>,
     /// Other programs to compare with, NAME=COMMAND.
@@ -28,6 +33,7 @@ pub struct Stand {
     pub structures: Vec<String>,
     /// What was simulated, by networks and structure.
     pub simulated: HashMap<(u32, String), Simulated>,
+    settings: Settings,
     rig: Option<Rig>,
 }
 
@@ -36,14 +42,15 @@ impl Stand {
     ///
     /// # Errors
     /// This process may use no core.
-    pub fn new(quick: bool) -> Result<Stand> {
-        let mut cores = usable_cores();
-        cores.reverse();
-        ensure!(!cores.is_empty(), "this process may use no core");
+    pub fn new(quick: bool, interrupts: Interrupts) -> Result<Stand> {
+        let mut cores = Cores::usable()?;
+        cores.take(MAX_CORES as usize);
         let none = Vec::new;
         Ok(Stand {
             quick,
-            cores,
+            cores: cores.list().to_vec(),
+            interrupts,
+            partly: false,
             routes: None,
             peers: none(),
             snabb: None,
@@ -51,6 +58,7 @@ impl Stand {
             layouts: none(),
             structures: none(),
             simulated: HashMap::new(),
+            settings: Settings { hugepages: perigee_rig::enough_hugepages(cores.list().len()), cores },
             rig: None,
         })
     }
@@ -90,18 +98,17 @@ impl Stand {
         Request { time: Duration::from_millis(time), windows: 10, ..Request::new(vec![self.cores[0]]) }
     }
 
-    /// Measures all of these in rounds.
+    /// Measures all of these in rounds. Interrupted, each has those rounds that there were, or it is an error.
     ///
     /// # Errors
-    /// DPDK does not start, or a request is wrong.
+    /// DPDK does not start, a request is wrong, or an interrupt came before each was measured once.
     pub fn rounds(&mut self, requests: &[Request]) -> Result<Vec<Rounds>> {
         let (rounds, patience) = self.thoroughness();
         let rig = match &mut self.rig {
             Some(rig) => rig,
             none => {
                 let list = self.routes.as_deref().map(table::read).transpose()?;
-                let mut rig =
-                    Rig::new(Settings { hugepages: perigee_rig::enough_hugepages() }).context("DPDK does not start")?;
+                let mut rig = Rig::new(self.settings.clone()).context("DPDK does not start")?;
                 if let Some(list) = list {
                     rig.give(list.v4);
                 }
@@ -109,11 +116,25 @@ impl Stand {
             }
         };
         let manner = Manner { rounds, seed: 1, patience: Duration::from_secs(patience) };
+        let count = rounds * requests.len() as u64;
+        eprintln!("  {count} measurements: {}", estimate(&[requests.to_vec()], manner));
         let style = ProgressStyle::with_template("  {bar:30} {pos}/{len} ({elapsed})");
-        let bar = ProgressBar::new(rounds * requests.len() as u64);
+        let bar = ProgressBar::new(count);
         let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let found = in_rounds(rig, requests, manner, |_| bar.inc(1));
+        let (interrupts, mut partly) = (&mut self.interrupts, None);
+        let found = in_rounds(rig, requests, manner, |_, so_far| {
+            if interrupts.came() {
+                partly = Some(so_far.rounds());
+                bail!("interrupted");
+            }
+            bar.inc(1);
+            Ok(())
+        });
         bar.finish_and_clear();
-        found
+        let Some(partly) = partly.filter(|all| all.iter().all(|rounds| !rounds.samples.is_empty())) else {
+            return found;
+        };
+        self.partly = true;
+        Ok(partly)
     }
 }

@@ -68,10 +68,13 @@ impl Store {
         serde_json::from_str(&fs::read_to_string(self.folder.join(figure.name).join(OUTCOME)).ok()?).ok()
     }
 
-    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? What was left out is tried again.
+    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? What was left out or
+    /// interrupted is tried again.
     pub fn has(&self, figure: &Figure, narrowed: &str) -> bool {
-        let good =
-            |kept: Kept| kept.outcome.left_out.is_none() && (self.quick || !kept.quick) && kept.narrowed == narrowed;
+        let good = |kept: Kept| {
+            let whole = kept.outcome.left_out.is_none() && !kept.outcome.partly;
+            whole && (self.quick || !kept.quick) && kept.narrowed == narrowed
+        };
         self.read(figure).is_some_and(good)
     }
 
@@ -119,6 +122,11 @@ mod tests {
         assert!(!quick.has(figure, ""));
         quick.keep(figure, &Outcome::left_out("no core"), "", took).unwrap();
         assert!(!quick.has(figure, ""), "it is tried again");
+        quick.keep(figure, &Outcome { partly: true, ..Outcome::default() }, "", took).unwrap();
+        assert!(
+            !quick.has(figure, "") && quick.read(figure).is_some(),
+            "an interrupted one is there until it is tried again"
+        );
         quick.keep(figure, &Outcome::default(), "--scheme masks", took).unwrap();
         assert!(quick.has(figure, "--scheme masks") && !quick.has(figure, ""), "a part is not the whole");
         quick.keep(figure, &Outcome::default(), "", took).unwrap();

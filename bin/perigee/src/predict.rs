@@ -4,6 +4,7 @@
 mod calibrate;
 mod fit;
 mod measured;
+mod plan;
 mod plot;
 mod profiles;
 mod rig;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! What to measure of a router so that its profile is determined, and where to look whether it holds.
-//!
+
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,15 @@ const BURST: u32 = 32;
 const SHORTEST: u32 = 64;
 /// Shares of a core's capacity at which times are measured.
 const LOADS: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.8];
+
+/// Numbers of cores that are measured on a machine that has more of them: each further one costs as much as all cores
+/// take for a setting.
+const LADDER: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
+
+/// The numbers of cores to measure on, of up to `most` cores: all of a few, some of many, and `most` itself.
+pub fn ladder(most: u32) -> Vec<u32> {
+    LADDER.into_iter().filter(|cores| *cores < most).chain((most > 0).then_some(most)).collect()
+}
 
 /// What a router is measured under.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,7 +85,7 @@ pub fn identifying(cores: u32, quick: bool) -> Vec<Setting> {
     all.extend(shares.iter().map(|share| Setting { punted: *share, ..plain() }));
     all.push(Setting::on(1, true));
     all.push(Setting { burst: 8, ..Setting::on(1, true) });
-    for cores in 2..=cores {
+    for cores in ladder(cores).into_iter().skip(1) {
         all.extend([Setting::on(cores, false), Setting::on(cores, true)]);
         if !quick {
             all.extend([8, 64].map(|burst| Setting { burst, ..Setting::on(cores, false) }));
@@ -94,8 +103,10 @@ pub fn loads() -> [f64; 5] {
 /// So many settings of which none is likely to be among [`identifying`], drawn at random.
 pub fn held_out(count: usize, cores: u32, seed: u64) -> Vec<Setting> {
     let mut random = StdRng::seed_from_u64(seed);
+    // Those that a profile has references for.
+    let numbers = ladder(cores);
     let mut draw = || {
-        let workers = random.random_range(1..=cores);
+        let workers = numbers[random.random_range(0..numbers.len() as u32) as usize];
         let two_way = random.random_bool(0.4);
         let flows = workers * random.random_range(1..=4) * if two_way { 2 } else { 1 };
         Setting {
@@ -136,18 +147,33 @@ pub struct Measured {
     pub setting: Setting,
     pub mpps: f64,
     pub rounds: Vec<f64>,
+    /// A core that something else slowed down in all rounds: the rate is not that of so many cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow: Option<Slow>,
 }
 
-/// The points as a CSV file, which [`points`](crate::points) reads; `head` are lines of comments.
+/// A core that did less than the others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Slow {
+    pub core: usize,
+    /// Of what they did.
+    pub share: f64,
+}
+
+/// The points as a CSV file, which [`points`](crate::points) reads; `head` are lines of comments, and so are points
+/// with a slow core.
 pub fn csv(head: &[String], measured: &[Measured]) -> String {
     let mut text = String::new();
     for line in head {
         let _ = writeln!(text, "# {line}");
     }
     text += "flows,cores,frame_size,mpps,two_way,burst,routes,destinations,punted,bound,#rounds\n";
-    for Measured { setting, mpps, rounds } in measured {
+    for Measured { setting, mpps, rounds, slow } in measured {
         let Setting { cores, flows, two_way, frame_size, burst, networks, punted } = setting;
         let rounds: Vec<String> = rounds.iter().map(|round| format!("{round:.4}")).collect();
+        if let Some(Slow { core, share }) = slow {
+            let _ = write!(text, "# left out, as core {core} did {share:.2} of what the others did: ");
+        }
         let _ = writeln!(
             text,
             "{flows},{cores},{frame_size},{mpps:.4},{},{burst},{networks},{networks},{punted},cpu,{}",
@@ -161,6 +187,23 @@ pub fn csv(head: &[String], measured: &[Measured]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All numbers of cores up to 16 were measured, each with that many workers, first of all 60 times for references.
+    #[test]
+    fn many_cores_are_measured_in_steps() {
+        assert_eq!(
+            (ladder(1), ladder(2), ladder(3), ladder(6)),
+            (vec![1], vec![1, 2], vec![1, 2, 3], vec![1, 2, 4, 6])
+        );
+        assert_eq!((ladder(16), ladder(17).len()), (vec![1, 2, 4, 8, 12, 16], 7));
+        assert_eq!((ladder(64), ladder(0)), (LADDER.to_vec(), vec![]));
+        for (cores, quick, most) in [(1, true, 14), (16, true, 24), (64, true, 32), (16, false, 54), (64, false, 74)] {
+            let settings = identifying(cores, quick);
+            assert_eq!(settings.len(), most, "{cores} cores");
+            assert!(settings.iter().all(|setting| ladder(cores).contains(&setting.cores)));
+            assert_eq!(settings.iter().map(|setting| setting.cores).max(), Some(cores));
+        }
+    }
 
     #[test]
     fn held_out_settings_follow_from_their_seed_and_can_be_measured() {
@@ -179,11 +222,15 @@ mod tests {
     #[test]
     fn points_are_read_back() {
         for quick in [true, false] {
-            let measured: Vec<Measured> = identifying(2, quick)
+            let mut measured: Vec<Measured> = identifying(2, quick)
                 .into_iter()
-                .map(|setting| Measured { setting, mpps: 12.5, rounds: vec![12.5] })
+                .map(|setting| Measured { setting, mpps: 12.5, rounds: vec![12.5], slow: None })
                 .collect();
-            let text = csv(&["a machine".to_owned()], &measured);
+            let slow = Measured { slow: Some(Slow { core: 1, share: 0.6 }), ..measured[3].clone() };
+            let with_slow = [&measured[..2], &[slow], &measured[2..]].concat();
+            let text = csv(&["a machine".to_owned()], &with_slow);
+            assert!(text.contains("\n# left out, as core 1 did 0.60 of what the others did: 1,1,64,"), "{text}");
+            measured.retain(|measured| measured.slow.is_none());
             let read = crate::points::parse(text.as_bytes(), "points.csv").expect("points");
             assert_eq!(read.len(), measured.len());
             for (point, Measured { setting, .. }) in read.iter().zip(&measured) {

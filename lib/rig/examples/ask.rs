@@ -5,14 +5,15 @@
 //! `echo '{"burst": 64, "load": {"paced": {"pps": 1e6, "process": "poisson"}}}' | cargo run --release -p perigee-rig --example ask`
 
 use anyhow::{Context as _, Result};
-use perigee_rig::{Request, Rig, Settings};
+use perigee_rig::{Cores, Request, Rig, Settings};
 use serde_json::Value;
 use std::io::BufRead as _;
 
 fn main() -> Result<()> {
     let hugepages = std::env::args().any(|word| word == "--hugepages");
-    let mut rig = Rig::new(Settings { hugepages })?;
-    let last = perigee_dpdk::usable_cores().last().copied().context("no core may be used")?;
+    let cores = Cores::usable()?;
+    let last = cores.list()[0];
+    let mut rig = Rig::new(Settings { hugepages, cores })?;
     for line in std::io::stdin().lock().lines() {
         let mut request = serde_json::to_value(Request::new(vec![last]))?;
         let wanted: Value = serde_json::from_str(&line?).context("a request is a line of JSON")?;

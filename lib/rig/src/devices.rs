@@ -44,7 +44,7 @@ pub(crate) struct Feed {
     queue: RxQueue,
     wire: TxQueue,
     pool: Arc<MbufPool>,
-    traffic: Traffic,
+    traffic: Arc<Traffic>,
     lengths: Vec<u16>,
     at: usize,
     batch: Box<Batch>,
@@ -53,7 +53,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub fn new(devices: &Devices, pool: Arc<MbufPool>, traffic: Traffic) -> Result<Feed> {
+    pub fn new(devices: &Devices, pool: Arc<MbufPool>, traffic: Arc<Traffic>) -> Result<Feed> {
         Ok(Feed {
             queue: devices.first.rx_queue(0)?,
             wire: devices.feed.as_ref().unwrap_or(&devices.first).tx_queue(0)?,

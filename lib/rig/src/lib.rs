@@ -13,8 +13,11 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod cores;
 mod devices;
+mod duration;
 mod gauge;
+mod kept;
 mod pauses;
 mod punts;
 mod request;
@@ -28,10 +31,12 @@ mod traffic;
 mod vantage;
 
 pub use arrivals::{Arrivals, Load, Process};
+pub use cores::{Cores, PRETEND};
+pub use duration::{Estimate, estimate, words};
 pub use pauses::{Pauses, pauses};
 pub use request::{Idle, Io, Lookups, Loop, Request, Routes, Sample, Sojourn};
-pub use rig::{MEMORY_MB, Rig, Settings, enough_hugepages};
-pub use rounds::{Manner, Rounds, in_rounds, noise_percent};
+pub use rig::{Rig, Settings, enough_hugepages, memory_mb};
+pub use rounds::{Manner, Rounds, SoFar, in_rounds, noise_percent};
 pub use slow::slow_path_ns;
 pub use tables::{MOST_NETWORKS, MOST_PORTS};
 pub use traffic::SIZES;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! What takes a core away from a thread that wants it: the system's timer, other threads, a hypervisor.
 
+use crate::cores::Cores;
 use anyhow::{Context as _, Result};
-use perigee_dpdk::{Clock, pin_current_thread};
+use perigee_dpdk::Clock;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -36,14 +37,15 @@ impl Pauses {
 ///
 /// # Errors
 /// The core cannot be used.
-pub fn pauses(core: usize, time: Duration) -> Result<Pauses> {
-    Ok(Pauses::of(lengths(core, time)?, time))
+pub fn pauses(cores: &Cores, core: usize, time: Duration) -> Result<Pauses> {
+    Ok(Pauses::of(lengths(cores, core, time)?, time))
 }
 
 /// The same, with the length of each pause in ns.
-pub(crate) fn lengths(core: usize, time: Duration) -> Result<Vec<u64>> {
+pub(crate) fn lengths(cores: &Cores, core: usize, time: Duration) -> Result<Vec<u64>> {
+    let cores = cores.clone();
     let look = move || {
-        pin_current_thread(core)?;
+        cores.pin(core)?;
         let clock = Clock::new();
         let (mut last, mut lengths) = (clock.now(), Vec::new());
         let end = last + time.as_nanos() as u64;
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_core_can_be_looked_at() {
-        let core = perigee_dpdk::usable_cores()[0];
-        assert!(pauses(core, Duration::from_millis(20)).unwrap().per_second >= 0.0);
+        let cores = Cores::usable().unwrap();
+        assert!(pauses(&cores, cores.list()[0], Duration::from_millis(20)).unwrap().per_second >= 0.0);
     }
 }

@@ -2,86 +2,78 @@
 //! The rig: workers on threads of their own, from their start to what they counted.
 
 use crate::arrivals::{Arrivals, Load};
+use crate::cores::Cores;
 use crate::devices::{Devices, Feed};
 use crate::gauge::{Gauge, Look, Times};
+use crate::kept::{Kept, Made, SharedTables, subscribe};
 use crate::punts::drained;
-use crate::request::{Idle, Io, Lookups, Loop, Request, Routes, Sample, Sojourn};
+use crate::request::{Idle, Io, Loop, Request, Sample, Sojourn};
 use crate::sink::{Sink, Sojourns, Taken};
 use crate::source::{Count, Source};
-use crate::tables;
 use crate::traffic::Traffic;
 use crate::vantage;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use hdrhistogram::Histogram;
-use perigee_dpdk::{Clock, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, pin_current_thread, usable_cores};
-use perigee_fib::{Published, Subscriber};
+use perigee_dpdk::{Clock, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig};
 use perigee_lua::{Budgets, Script, Scripts, thread};
-use perigee_modules::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, Tables, all_reasons};
+use perigee_modules::{Context, Counters, CustomReasons, MODULES, PuntSink, Punted, all_reasons};
 use perigee_net::Prefix4;
 use perigee_packet::{Pool as _, ReceiveQueue, TransmitBuffer, TransmitQueue};
 use perigee_worker::{Receiver, Stop, Worker, WorkerParts, native};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Packet buffers: what workers hold at once, and threads' caches.
-const BUFFERS: u32 = 16_383;
+/// Packet buffers: what workers hold at once, and threads' caches. So many are enough for this number of workers.
+const BUFFERS: u32 = 16_384;
+const WORKERS: usize = 16;
 /// Memory for them, in MB.
-pub const MEMORY_MB: u64 = 96;
-/// Bytes of lookup structures that are kept at most.
-const MOST_TABLES: usize = 512 << 20;
-/// How long a worker may take beyond what it was asked for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const MEMORY_MB: u64 = 96;
+/// How long a worker may take beyond what it was asked for: many may share a core.
+const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Are enough hugepages free for a rig?
-pub fn enough_hugepages() -> bool {
+/// How many times as much a rig with so many workers needs.
+fn times(workers: usize) -> usize {
+    workers.div_ceil(WORKERS).max(1)
+}
+
+/// Memory for the packets of a rig with so many workers, in MB.
+pub fn memory_mb(workers: usize) -> u64 {
+    MEMORY_MB * times(workers) as u64
+}
+
+/// Are enough hugepages free for a rig with so many workers?
+pub fn enough_hugepages(workers: usize) -> bool {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:")?.trim().parse::<u64>().ok());
     let size = text
         .lines()
         .find_map(|line| line.strip_prefix("Hugepagesize:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    free.zip(size).is_some_and(|(free, size)| free * size >= MEMORY_MB * 1024)
+    free.zip(size).is_some_and(|(free, size)| free * size >= memory_mb(workers) * 1024)
 }
 
 /// How a rig is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Packet buffers in hugepages?
     pub hugepages: bool,
+    /// The cores of its workers; there are packet buffers for one on each.
+    pub cores: Cores,
 }
 
 /// What does not change from one measurement to the next is kept.
 pub struct Rig {
     eal: Eal,
     pool: Arc<MbufPool>,
-    /// Tables by what they are made of.
-    tables: HashMap<Key, Made>,
-    /// The prefixes of [`Routes::Given`], and of [`Routes::Internet`], once they are asked for.
-    given: Vec<Prefix4>,
-    internet: Vec<Prefix4>,
+    pub(crate) cores: Cores,
+    kept: Kept,
     devices: Option<Devices>,
     /// All references on so many cores, in million packets per second.
     pub(crate) references: HashMap<usize, Vec<f64>>,
-}
-
-/// Networks, ways, structure, seed, ports, routes, lookups.
-type Key = (u32, bool, String, u64, u16, Routes, Lookups);
-
-/// Where packets are for, the tables with routes there, and the bytes of the lookup structure.
-#[derive(Clone)]
-struct Made {
-    destinations: Arc<Vec<Prefix4>>,
-    tables: SharedTables,
-    bytes: usize,
-}
-
-/// Tables that every worker subscribes to.
-type SharedTables = Arc<Mutex<Published<Tables>>>;
-
-fn subscribe(tables: &SharedTables) -> Subscriber<Tables> {
-    tables.lock().unwrap_or_else(PoisonError::into_inner).subscribe()
+    /// How many are taken first on one core, and on each number of several.
+    pub(crate) first: [usize; 2],
 }
 
 /// Where no packet goes: a new VM is tried out on nothing, and not every source has packets for the slow path.
@@ -109,24 +101,21 @@ impl Rig {
     /// # Errors
     /// No memory.
     pub fn new(settings: Settings) -> Result<Rig> {
-        let hugepages = if settings.hugepages { Hugepages::Yes } else { Hugepages::No };
-        let eal = Eal::start(&EalConfig { hugepages, memory_mb: MEMORY_MB as u32, ..EalConfig::default() })?;
-        let pool = MbufPool::new(&eal, PoolConfig { buffers: BUFFERS, ..PoolConfig::default() })?;
-        Ok(Rig {
-            eal,
-            pool,
-            tables: HashMap::new(),
-            given: Vec::new(),
-            internet: Vec::new(),
-            devices: None,
-            references: HashMap::new(),
-        })
+        let Settings { hugepages, cores } = settings;
+        let hugepages = if hugepages { Hugepages::Yes } else { Hugepages::No };
+        let workers = cores.list().len();
+        // Memory is on the node of the first worker's core.
+        let main_core = cores.list().first().copied().filter(|_| !cores.is_pretended());
+        let memory_mb = memory_mb(workers) as u32;
+        let eal = Eal::start(&EalConfig { hugepages, memory_mb, main_core, ..EalConfig::default() })?;
+        let buffers = BUFFERS * times(workers) as u32 - 1;
+        let pool = MbufPool::new(&eal, PoolConfig { buffers, ..PoolConfig::default() })?;
+        Ok(Rig { eal, pool, cores, kept: Kept::default(), devices: None, references: HashMap::new(), first: [0; 2] })
     }
 
-    /// Gives it the prefixes of [`Routes::Given`].
+    /// Gives it the prefixes of [`Routes::Given`](crate::Routes::Given).
     pub fn give(&mut self, prefixes: Vec<Prefix4>) {
-        self.given = prefixes;
-        self.tables.clear();
+        self.kept.give(prefixes);
     }
 
     /// Opens the devices of [`Io::Devices`], as DPDK names them: the one by which packets are put on a wire, the router's first port at the
@@ -145,19 +134,19 @@ impl Rig {
     /// What is asked for is out of bounds, a script fails, or a worker ends by itself.
     pub fn measure(&mut self, request: &Request) -> Result<Sample> {
         request.check()?;
-        let usable = usable_cores();
+        let usable = self.cores.all();
         for core in &request.cores {
             ensure!(usable.contains(core), "core {core} may not be used by this process; it may use {usable:?}");
         }
-        let Made { destinations, tables, bytes } = self.tables(request)?;
-        let stop = Stop::default();
-        let clock = Clock::new();
         // Off the workers' cores, if there is another one.
         let other = usable.iter().copied().find(|core| !request.cores.contains(core));
-        let eal = self.eal.clone();
+        let Made { destinations, tables, bytes } = self.kept.tables(request)?;
+        let stop = Stop::default();
+        let clock = Clock::new();
+        let (eal, cores) = (self.eal.clone(), self.cores.clone());
         let body = move || {
             let _registered = eal.register_thread();
-            let _ = other.map(pin_current_thread);
+            let _ = other.map(|core| cores.pin(core));
         };
         let (punts, drain): (Vec<Box<dyn PuntSink>>, _) = if request.punted > 0.0 {
             let (rings, drain) = drained(request.cores.len(), body)?;
@@ -214,30 +203,8 @@ impl Rig {
         Ok(sample)
     }
 
-    /// The networks and tables that are asked for, made or kept.
-    fn tables(&mut self, request: &Request) -> Result<Made> {
-        let Request { networks, two_way, structure, seed, ports, routes, lookups, .. } = request;
-        let key = (*networks, *two_way, structure.clone(), *seed, *ports, *routes, *lookups);
-        if let Some(made) = self.tables.get(&key) {
-            return Ok(made.clone());
-        }
-        if request.routes == Routes::Internet && self.internet.is_empty() {
-            self.internet = tables::internet();
-        }
-        let full = if request.routes == Routes::Given { &self.given } else { &self.internet };
-        let tables::Made { destinations, tables, bytes } = tables::make(request, full)?;
-        let tables = Arc::new(Mutex::new(Published::new(tables)));
-        let made = Made { destinations: Arc::new(destinations), tables, bytes };
-        // Measurements take turns, and a table takes a second to make.
-        if self.tables.values().map(|made| made.bytes).sum::<usize>() + bytes > MOST_TABLES {
-            self.tables.clear();
-        }
-        self.tables.insert(key, made.clone());
-        Ok(made)
-    }
-
     fn ready(
-        &self,
+        &mut self,
         request: &Request,
         number: usize,
         punts: Box<dyn PuntSink>,
@@ -249,11 +216,7 @@ impl Rig {
         let (sojourns, counters) = (Sojourns::new(), Arc::new(Counters::new(request.ports.into())));
         let (mut receivers, mut sources) = (Vec::new(), Vec::new());
         for (port, flows) in (0..2).zip(request.flows_of(number)).filter(|(_, flows)| *flows > 0) {
-            // Two ways: those that come in by this port.
-            let step = if request.two_way { 2 } else { 1 };
-            let behind: Vec<Prefix4> = destinations.iter().skip(port.into()).step_by(step).copied().collect();
-            let seed = request.seed.wrapping_mul(1000) + 2 * number as u64 + u64::from(port);
-            let traffic = Traffic::new(request.frame_size, tables::mac(port), &behind, request.punted, seed)?;
+            let (traffic, seed) = self.kept.traffic(request, (number, port), destinations)?;
             let (queue, count) = self.receive_queue(request, port, flows, number, traffic, seed, clock)?;
             sources.push(count);
             receivers.push(Receiver::new(queue));
@@ -297,7 +260,7 @@ impl Rig {
         port: u16,
         flows: u32,
         number: usize,
-        traffic: Traffic,
+        traffic: Arc<Traffic>,
         seed: u64,
         clock: Clock,
     ) -> Result<(Box<dyn ReceiveQueue>, Arc<Count>)> {
@@ -316,17 +279,17 @@ impl Rig {
             Load::Share { .. } => bail!("a share of the throughput is measured in rounds, which find the throughput"),
         };
         let wakes = request.idle == Idle::Adaptive;
-        let source = Source::new(self.pool.clone(), port, Arc::new(traffic), number * 7919, arrivals, clock, wakes)?;
+        let source = Source::new(self.pool.clone(), port, traffic, number * 7919, arrivals, clock, wakes)?;
         let count = source.count();
         Ok((Box::new(source), count))
     }
 
     fn start(&self, ready: Ready, path: Loop, scripts: Option<Arc<Scripts>>) -> JoinHandle<Result<()>> {
-        let eal = self.eal.clone();
+        let (eal, cores) = (self.eal.clone(), self.cores.clone());
         std::thread::spawn(move || {
             let Ready { core, mut worker, .. } = ready;
             let _registered = eal.register_thread()?;
-            pin_current_thread(core)?;
+            cores.pin(core)?;
             perigee_worker::wake_in_time();
             match (path, scripts) {
                 (Loop::Until(vantage), _) => vantage::run(&mut worker, vantage),

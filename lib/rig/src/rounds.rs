@@ -22,6 +22,7 @@ use anyhow::Result;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Two references further apart than this, as a ratio, say nothing about what was between them.
@@ -31,18 +32,20 @@ const FAST: f64 = 0.93;
 /// A share of the throughput of which more than this is lost was more than the throughput.
 const OVERLOAD: f64 = 0.02;
 /// How often a measurement is repeated in a round for either.
-const TRIES: usize = 6;
+pub(crate) const TRIES: usize = 6;
 /// How long a reference takes: warm-up, and windows.
-const WARM: Duration = Duration::from_millis(15);
-const TIME: Duration = Duration::from_millis(40);
+pub(crate) const WARM: Duration = Duration::from_millis(15);
+pub(crate) const TIME: Duration = Duration::from_millis(40);
 const WINDOWS: usize = 8;
-/// References that are taken first, to see how fast the machine can be; several cores are seldom left alone all at once.
+/// References that are taken first, to see how fast the machine can be. Several cores are seldom left alone all at
+/// once: with few numbers of cores each has three times as many, with many numbers they share what is left.
 const FIRST: usize = 20;
-const FIRST_OF_SEVERAL: usize = 60;
+const FIRST_OF_SEVERAL: usize = 3 * FIRST;
+const FIRST_OF_ALL: usize = 180;
 /// How long a measurement is warmed up as its own reference: its loop may have to be compiled.
-const WARM_OWN: Duration = Duration::from_millis(100);
+pub(crate) const WARM_OWN: Duration = Duration::from_millis(100);
 /// How long pauses are counted before a paced measurement, and again behind it.
-const LOOK: Duration = Duration::from_millis(80);
+pub(crate) const LOOK: Duration = Duration::from_millis(80);
 
 /// How it is measured.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +56,12 @@ pub struct Manner {
     pub seed: u64,
     /// How long repetitions may take, all together.
     pub patience: Duration,
+}
+
+/// References that are taken first on each number of cores: on one, and on several.
+pub(crate) fn first_references(requests: &[Request]) -> [usize; 2] {
+    let several: BTreeSet<usize> = requests.iter().map(|request| request.cores.len()).filter(|n| *n > 1).collect();
+    [FIRST, (FIRST_OF_ALL / several.len().max(1)).clamp(FIRST, FIRST_OF_SEVERAL)]
 }
 
 /// The samples of one measurement, a round each.
@@ -71,13 +80,18 @@ impl Rounds {
         if !self.samples.iter().any(is_good) {
             return median(self.each());
         }
+        self.workers().iter().sum()
+    }
+
+    /// The same of each worker alone.
+    pub fn workers(&self) -> Vec<f64> {
         // Of each worker by itself: several cores are seldom left alone all at once.
         let workers = self.samples.iter().map(|sample| sample.workers.len()).max().unwrap_or(0);
         let mpps = |sample: &Sample, worker: usize| {
             sample.workers.get(worker).map_or(0.0, |windows| faster(windows)) / pace(sample).clamp(FAST, 1.0 / FAST)
         };
         let fastest = |worker| self.samples.iter().map(|sample| mpps(sample, worker)).fold(0.0, f64::max);
-        (0..workers).map(fastest).sum()
+        (0..workers).map(fastest).collect()
     }
 
     /// The same of each round alone, with all of its pace divided out.
@@ -195,7 +209,31 @@ impl Beside {
     }
 }
 
-/// Measures all of these; `before` is called with the number of the one that comes next.
+/// What has been measured so far.
+pub struct SoFar<'a> {
+    rig: &'a Rig,
+    requests: &'a [Request],
+    all: &'a [Rounds],
+}
+
+impl SoFar<'_> {
+    /// Of each request, with the pace that each sample has beside the fastest reference so far.
+    pub fn rounds(&self) -> Vec<Rounds> {
+        let mut all = self.all.to_vec();
+        for (rounds, request) in all.iter_mut().zip(self.requests) {
+            rounds.reference = match request.load {
+                Load::Share { .. } => rounds.samples.iter().map(|sample| sample.pace).fold(0.0, f64::max),
+                _ => self.rig.fastest(request.cores.len()),
+            };
+            // The fastest may have come later than a sample.
+            rounds.samples.iter_mut().for_each(|sample| sample.pace /= rounds.reference);
+        }
+        all
+    }
+}
+
+/// Measures all of these. `before` is called with the number of the one that comes next and with what has been measured
+/// by then; an error of its ends the rounds, for whoever is interrupted.
 ///
 /// # Errors
 /// One cannot be measured.
@@ -203,15 +241,16 @@ pub fn in_rounds(
     rig: &mut Rig,
     requests: &[Request],
     manner: Manner,
-    mut before: impl FnMut(usize),
+    mut before: impl FnMut(usize, &SoFar<'_>) -> Result<()>,
 ) -> Result<Vec<Rounds>> {
     let mut all = vec![Rounds::default(); requests.len()];
     let mut patience = manner.patience;
+    rig.first = first_references(requests);
     for round in 0..manner.rounds {
         let mut order: Vec<usize> = (0..requests.len()).collect();
         order.shuffle(&mut StdRng::seed_from_u64(manner.seed.wrapping_add(round)));
         for at in order {
-            before(at);
+            before(at, &SoFar { rig, requests, all: &all })?;
             let mut sample = rig.beside_reference(&requests[at])?;
             let due = Instant::now();
             for _ in 1..TRIES {
@@ -226,15 +265,7 @@ pub fn in_rounds(
             all[at].samples.push(sample);
         }
     }
-    for (rounds, request) in all.iter_mut().zip(requests) {
-        rounds.reference = match request.load {
-            Load::Share { .. } => rounds.samples.iter().map(|sample| sample.pace).fold(0.0, f64::max),
-            _ => rig.fastest(request.cores.len()),
-        };
-        // The fastest may have come later than a sample.
-        rounds.samples.iter_mut().for_each(|sample| sample.pace /= rounds.reference);
-    }
-    Ok(all)
+    Ok(SoFar { rig, requests, all: &all }.rounds())
 }
 
 impl Rig {
@@ -268,16 +299,16 @@ impl Rig {
             return self.beside_itself(request, share, process);
         }
         if !self.references.contains_key(&request.cores.len()) {
-            for _ in 0..if request.cores.len() > 1 { FIRST_OF_SEVERAL } else { FIRST } {
+            for _ in 0..self.first[usize::from(request.cores.len() > 1)] {
                 self.reference(&request.cores)?;
             }
         }
         // They are the same for all cores, as far as anybody knows.
-        let look = |request: &Request| match request.load {
-            Load::Paced { .. } => lengths(request.cores[0], LOOK),
+        let look = |rig: &Rig| match request.load {
+            Load::Paced { .. } => lengths(&rig.cores, request.cores[0], LOOK),
             _ => Ok(Vec::new()),
         };
-        let mut pauses_ns = look(request)?;
+        let mut pauses_ns = look(self)?;
         let before = self.reference(&request.cores)?;
         let load = match request.load {
             Load::Paced { pps, process } => {
@@ -287,7 +318,7 @@ impl Rig {
         };
         let sample = self.measure(&Request { load, ..request.clone() })?;
         let behind = self.reference(&request.cores)?;
-        pauses_ns.extend(look(request)?);
+        pauses_ns.extend(look(self)?);
         Ok(Beside::new(Sample { pauses_ns, ..sample }, before, behind))
     }
 
@@ -297,12 +328,12 @@ impl Rig {
         // Per second of time, in which the core is also taken away: arrivals do not wait for it.
         let saturated =
             Request { load: Load::Saturated, warm: WARM_OWN, time: TIME, windows: WINDOWS, ..request.clone() };
-        let mut pauses_ns = lengths(request.cores[0], LOOK)?;
+        let mut pauses_ns = lengths(&self.cores, request.cores[0], LOOK)?;
         let before = self.measure(&saturated)?.wall_mpps;
         let load = Load::Paced { pps: (1e6 * share * before).max(1.0), process };
         let sample = self.measure(&Request { load, ..request.clone() })?;
         let behind = self.measure(&saturated)?.wall_mpps;
-        pauses_ns.extend(lengths(request.cores[0], LOOK)?);
+        pauses_ns.extend(lengths(&self.cores, request.cores[0], LOOK)?);
         let overloaded = median(sample.lost_of_windows.clone()) > OVERLOAD;
         Ok(Beside::new(Sample { pauses_ns, overloaded, ..sample }, before, behind))
     }

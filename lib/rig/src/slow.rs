@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! What the slow path takes to judge a packet: one whose time is over, from its frame to the answer's.
 
+use crate::cores::Cores;
 use crate::tables::{self, HOST_MAC};
 use crate::traffic::Traffic;
 use anyhow::{Result, ensure};
 use nix::time::{ClockId, clock_gettime};
-use perigee_dpdk::pin_current_thread;
 use perigee_net::{InterfaceId, MacAddr, Prefix4};
 use perigee_slowpath::{
     Assistant, Config, GroupPacket, Input, Limits, MulticastDecision, Output, RouteDecision, Routes, SlowPath, Time,
@@ -45,9 +45,10 @@ impl Routes for Back {
 ///
 /// # Errors
 /// The core cannot be used, or packets are not answered.
-pub fn slow_path_ns(core: usize, time: Duration) -> Result<f64> {
+pub fn slow_path_ns(cores: &Cores, core: usize, time: Duration) -> Result<f64> {
+    let cores = cores.clone();
     let run = move || {
-        pin_current_thread(core)?;
+        cores.pin(core)?;
         judge(time)
     };
     std::thread::spawn(run).join().map_err(|_| anyhow::anyhow!("the slow path panicked"))?
@@ -102,7 +103,8 @@ mod tests {
 
     #[test]
     fn every_packet_is_answered() {
-        let ns = slow_path_ns(perigee_dpdk::usable_cores()[0], Duration::from_millis(20)).unwrap();
+        let cores = Cores::usable().unwrap();
+        let ns = slow_path_ns(&cores, cores.list()[0], Duration::from_millis(20)).unwrap();
         assert!(ns > 0.0);
     }
 }

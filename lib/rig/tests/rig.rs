@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! Whole measurements. DPDK starts once per process, so they are one test.
 
-use perigee_rig::{Idle, Io, Load, Lookups, Loop, Manner, Process, Request, Rig, Routes, Settings, Vantage, in_rounds};
+use anyhow::bail;
+use perigee_rig::{
+    Cores, Idle, Io, Load, Lookups, Loop, Manner, Process, Request, Rig, Routes, Settings, SoFar, Vantage, in_rounds,
+};
 use std::time::Duration;
 
 #[test]
 fn every_packet_is_accounted_for() {
-    let mut rig = Rig::new(Settings { hugepages: false }).unwrap();
-    let core = *perigee_dpdk::usable_cores().last().unwrap();
+    let cores = Cores::usable().unwrap();
+    let core = cores.list()[0];
+    let mut rig = Rig::new(Settings { hugepages: false, cores }).unwrap();
     let (warm, time) = (Duration::from_millis(20), Duration::from_millis(60));
     let plain = Request { warm, time, windows: 3, ..Request::new(vec![core]) };
 
@@ -53,11 +57,17 @@ fn every_packet_is_accounted_for() {
 
     let manner = Manner { rounds: 2, seed: 1, patience: Duration::ZERO };
     let mut asked = Vec::new();
-    let found = in_rounds(&mut rig, &[plain.clone(), both], manner, |at| asked.push(at)).unwrap();
+    let count = |at: usize, so_far: &SoFar<'_>| {
+        let samples = so_far.rounds().iter().map(|rounds| rounds.samples.len()).sum::<usize>();
+        assert_eq!(samples, asked.len(), "what has been measured so far is there");
+        asked.push(at);
+        Ok(())
+    };
+    let found = in_rounds(&mut rig, &[plain.clone(), both], manner, count).unwrap();
     asked.sort_unstable();
     assert_eq!((asked, found.len()), (vec![0, 0, 1, 1], 2));
     assert!(found.iter().all(|rounds| rounds.mpps() > 0.0 && rounds.reference > 0.0 && rounds.samples.len() == 2));
-    // Above 1 where its own references were faster than nine tenths of all.
+    // About a tenth of all references are faster than the one that paces are of.
     assert!(found.iter().flat_map(|rounds| &rounds.samples).all(|sample| sample.pace > 0.0 && sample.pace.is_finite()));
 
     // A share of the throughput is known in rounds only.
@@ -65,9 +75,14 @@ fn every_packet_is_accounted_for() {
     let shared = Request { load, receive_ring: 65_536, ..plain.clone() };
     let error = rig.measure(&shared).unwrap_err().to_string();
     assert!(error.contains("in rounds"), "{error}");
-    let found = in_rounds(&mut rig, &[shared], manner, |_| ()).unwrap();
+    let found = in_rounds(&mut rig, &[shared], manner, |_, _| Ok(())).unwrap();
     assert!(found[0].reference > 0.0 && found[0].best().is_some_and(|sample| sample.pace == 1.0), "{found:?}");
     assert!(found[0].sojourn().is_some() && found[0].samples.iter().all(|sample| sample.offered > 0), "{found:?}");
+
+    // Whoever is interrupted ends the rounds.
+    let interrupted = |at, _: &SoFar<'_>| if at == 0 { bail!("interrupted") } else { Ok(()) };
+    let error = in_rounds(&mut rig, std::slice::from_ref(&plain), manner, interrupted).unwrap_err().to_string();
+    assert_eq!(error, "interrupted");
 
     let error = rig.measure(&Request { cores: vec![100_000], ..plain.clone() }).unwrap_err().to_string();
     assert!(error.contains("core 100000 may not be used"), "{error}");

@@ -6,6 +6,7 @@ use super::super::published;
 use super::super::stand::Stand;
 use super::{MANY, raw, raw_table};
 use anyhow::Result;
+use perigee_predict::campaign::ladder;
 use perigee_predict::profile::{Model, Punted};
 use perigee_rig::Request;
 
@@ -17,7 +18,7 @@ pub fn workers(stand: &mut Stand) -> Result<Outcome> {
     let networks = [1, 1 << 16, MANY];
     let requests: Vec<Request> = networks
         .into_iter()
-        .flat_map(|networks| (1..=cores.len()).map(move |workers| (networks, workers)))
+        .flat_map(|networks| ladder(cores.len() as u32).into_iter().map(move |workers| (networks, workers as usize)))
         .map(|(networks, workers)| Request {
             networks,
             flows: workers as u32,
@@ -65,17 +66,29 @@ pub fn workers(stand: &mut Stand) -> Result<Outcome> {
                 &"predicted",
             ]);
         }
-        predicted.push((format!("predicted, {name}"), line));
+        if cores.len() < MOST as usize {
+            predicted.push((format!("predicted, {name}"), line));
+        }
         picture.lines.push((name, points));
     }
     outcome.says.push(match cores.len() {
         1 => "This process may use one core: more workers than one are predicted as if none was in another's way.".to_owned(),
+        n if n >= MOST as usize => format!("{} workers are measured.", list(&ladder(n as u32))),
         n => format!("Up to {n} workers are measured; more are a prediction, by what a packet costs for each further worker (the model \"contention\" of perigee predict)."),
     });
     picture.predicted = predicted.len();
     picture.lines.extend(predicted);
     outcome.pictures.push(picture);
     Ok(outcome)
+}
+
+/// "1, 2, 4 and 8"
+fn list(numbers: &[u32]) -> String {
+    let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
 }
 
 /// Rates of 1 to [`MOST`] workers by the model of linear contention, through measured points (workers, Mpps), the first of one worker.
@@ -98,6 +111,11 @@ fn predict(measured: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_workers_are_words() {
+        assert_eq!((list(&ladder(8)), list(&[1])), ("1, 2, 4 and 8".to_owned(), "1".to_owned()));
+    }
 
     #[test]
     fn further_workers_cost_what_the_measured_ones_did() {

@@ -2,11 +2,12 @@
 //! `perigee predict calibrate`: this machine measured, and its profile.
 
 use super::fit::{Written, tables};
+use super::plan::Plan;
 use super::profiles::this_machine;
 use super::rig::Bench;
 use crate::date;
 use crate::output::print;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use perigee_predict::campaign::{self, Measured, Setting};
 use perigee_predict::fit::{self, Kind, Options};
@@ -24,6 +25,8 @@ use std::time::{Duration, SystemTime};
 const SLEEPY: f64 = 20_000.0;
 /// Where a profile has how fast the machine was when others left it alone: million packets per second of the plain fast path, by cores.
 pub const REFERENCE: &str = "reference_mpps";
+/// The file of points.
+const POINTS: &str = "points.csv";
 /// Rate of links in memory, in Gbit/s: no limit.
 const MEMORY_GBPS: f64 = 10_000.0;
 
@@ -33,10 +36,11 @@ pub struct CalibrateArgs {
     /// The folder for points.csv, latency.csv and profile.json
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Half as many settings, in about half of the four minutes; longer where others disturb the cores
+    /// Half as many settings, in about half of the time, which is said before it begins
     #[arg(long)]
     quick: bool,
-    /// Cores at once, at most [default: all that this process may use]
+    /// Cores at once, at most; of many cores some numbers are measured: 1, 2, 4, 8, 12, 16, 24, 32, 48, 64
+    /// [default: all that this process may use, 64 at most]
     #[arg(long, value_name = "N")]
     cores: Option<u32>,
     /// How often each setting is measured, in another order each time
@@ -88,30 +92,60 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
     fs::create_dir_all(&args.out)
         .with_context(|| format!("{}: expected a folder that can be made", args.out.display()))?;
     let manner = Manner { rounds: args.rounds, seed: args.seed, patience: Duration::from_secs(args.patience) };
-    let mut bench = Bench::start(args.cores, manner)?;
+    let mut bench = Bench::start(args.cores, manner, |cores| Plan::calibration(cores, args.quick, manner))?;
     if bench.cores() == 1 {
         eprintln!("One core: contention between cores is left out; it needs a second one.");
     }
-    let pauses = bench.pauses()?;
-    let settings = campaign::identifying(bench.cores(), args.quick);
-    let found = bench.saturated("throughput", &settings)?;
-    let noise = found.iter().map(|(_, rounds)| rounds.noise_percent()).sum::<f64>() / found.len() as f64;
-    let measured: Vec<Measured> = found.into_iter().map(|(measured, _)| measured).collect();
-    let plain = measured.first().context("nothing was measured")?.mpps * 1e6;
-    let router = router(&mut bench, &pauses)?;
-    let latencies = latencies(&mut bench, plain)?;
+    let mut kept = 0;
+    let found = measure(args, &mut bench, &mut kept);
+    if found.is_err() && bench.interrupted() {
+        let file = args.out.join(POINTS);
+        ensure!(kept > 0, "interrupted before anything was measured");
+        bail!(
+            "interrupted; {} has the {kept} points that were measured by then: perigee predict fit makes a profile of \
+             them",
+            file.display()
+        );
+    }
+    found
+}
 
+/// The same; `kept`: points that are in the folder.
+fn measure(args: &CalibrateArgs, bench: &mut Bench, kept: &mut usize) -> Result<ExitCode> {
     let origin = Origin { machine: this_machine(), command: args.command(), date: date::day(SystemTime::now()) };
     let machine = origin.machine.to_string();
     let head = [
         format!("perigee, a worker with its script between a source and a sink in memory, on {machine}"),
         origin.command.clone(),
     ];
-    let rows = campaign::csv(&head, &measured);
-    write(&args.out, "points.csv", &rows)?;
+    let pauses = bench.pauses()?;
+    let settings = campaign::identifying(bench.cores(), args.quick);
+    // Whatever ends it early, what has been measured is there.
+    let mut keep = |points: &[Measured], head: &[String]| -> Result<String> {
+        let rows = campaign::csv(head, points);
+        if !points.is_empty() {
+            write(&args.out, POINTS, &rows)?;
+        }
+        *kept = points.len();
+        Ok(rows)
+    };
+    let found = bench.saturated("throughput", &settings, |so_far| {
+        let rounds: usize = so_far.iter().map(|measured| measured.rounds.len()).sum();
+        let all = settings.len() as u64 * args.rounds;
+        let unfinished = format!("unfinished: {rounds} of {all} measurements");
+        keep(so_far, &[&head[..], &[unfinished]].concat()).map(|_| ())
+    })?;
+    ensure!(!bench.interrupted(), "interrupted");
+    let noise = found.iter().map(|(_, rounds)| rounds.noise_percent()).sum::<f64>() / found.len() as f64;
+    let measured: Vec<Measured> = found.into_iter().map(|(measured, _)| measured).collect();
+    let rows = keep(&measured, &head)?;
+    let plain = measured.first().context("nothing was measured")?.mpps * 1e6;
+    let router = router(bench, &pauses)?;
+    let latencies = latencies(bench, plain)?;
     write(&args.out, "latency.csv", &csv(&head, &latencies))?;
+
     // From that text, so that the report has the file's lines.
-    let points = perigee_predict::points::parse(rows.as_bytes(), "points.csv")?;
+    let points = perigee_predict::points::parse(rows.as_bytes(), POINTS)?;
     let options = Options {
         kind: Some(Kind::Batch),
         router,
@@ -119,9 +153,8 @@ pub fn calibrate(args: &CalibrateArgs) -> Result<ExitCode> {
         description: Some(head.join("; ")),
         ..Options::default()
     };
-    let file = args.out.join("points.csv");
-    let fit = fit::fit(&points, &file.display().to_string(), &options)?;
-    let mut fit = fit;
+    let file = args.out.join(POINTS);
+    let mut fit = fit::fit(&points, &file.display().to_string(), &options)?;
     if let Some(report) = fit.profile.fit.as_mut().and_then(serde_json::Value::as_object_mut) {
         let references = bench.references().into_iter().map(|(cores, mpps)| (cores.to_string(), mpps.into()));
         report.insert(REFERENCE.to_owned(), serde_json::Value::Object(references.collect()));
@@ -197,7 +230,10 @@ fn csv(head: &[String], latencies: &[Latency]) -> String {
     text
 }
 
+/// In one piece, whatever ends this process meanwhile.
 fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
-    let file = folder.join(name);
-    fs::write(&file, text).with_context(|| format!("{}: expected a file that can be written", file.display()))
+    let (file, new) = (folder.join(name), folder.join(format!("{name}.new")));
+    fs::write(&new, text)
+        .and_then(|()| fs::rename(&new, &file))
+        .with_context(|| format!("{}: expected a file that can be written", file.display()))
 }

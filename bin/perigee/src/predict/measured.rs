@@ -2,11 +2,12 @@
 //! `perigee predict verify --measure`: a profile at points that it has never seen.
 
 use super::calibrate::REFERENCE;
+use super::plan::Plan as Measurements;
 use super::profiles::this_machine;
 use super::rig::{Bench, Paced};
 use crate::output::print;
 use crate::table::rows;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use perigee_predict::campaign::{self, Setting};
 use perigee_predict::capacity::{Capacity, Traffic};
 use perigee_predict::machine::{Distance, Origin};
@@ -97,6 +98,9 @@ struct Verified {
     noise_percent: f64,
     loads: Vec<Load>,
     overloads: Vec<Overload>,
+    /// An interrupt ended it before all was measured.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    interrupted: bool,
     mean_absolute_p50_error_percent: f64,
     mean_absolute_p99_error_percent: f64,
 }
@@ -141,11 +145,16 @@ fn predicted(profile: &Profile, setting: &Setting) -> f64 {
 
 /// Measures and compares.
 pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
-    let mut bench = Bench::start(plan.cores, plan.manner)?;
+    let counts = [plan.points, plan.loads, plan.overloads];
+    let mut bench = Bench::start(plan.cores, plan.manner, |cores| Measurements::held_out(cores, counts, plan.manner))?;
     let settings = campaign::held_out(plan.points, bench.cores(), plan.manner.seed);
-    let measured = bench.saturated("held out", &settings)?;
-    // Loads need the pace of one core, which may not be among the points.
-    bench.saturated("reference", &[Setting::plain()])?;
+    let mut measured = bench.saturated("held out", &settings, |_| Ok(()))?;
+    ensure!(!measured.is_empty(), "interrupted before anything was measured");
+    measured.retain(|(found, _)| found.slow.is_none());
+    if !bench.interrupted() {
+        // Loads need the pace of one core, which may not be among the points.
+        bench.saturated("reference", &[Setting::plain()], |_| Ok(()))?;
+    }
     let same_machine = is_of_this_machine(profile);
     let paces: Vec<(u32, f64)> = match same_machine {
         true => bench.references().iter().map(|(cores, mpps)| (*cores, pace(profile, *cores, *mpps))).collect(),
@@ -167,8 +176,8 @@ pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
             }
         })
         .collect();
-    let loads = loads(profile, plan, &mut bench, pace_of(1))?;
-    let overloads = overloads(profile, plan, &mut bench, pace_of(1))?;
+    let loads = unless_interrupted(&mut bench, |bench| loads(profile, plan, bench, pace_of(1)))?;
+    let overloads = unless_interrupted(&mut bench, |bench| overloads(profile, plan, bench, pace_of(1)))?;
     let absolute = |point: &Point| point.error_percent.abs();
     let found = Verified {
         profile: profile.name.clone(),
@@ -183,8 +192,17 @@ pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
         points,
         loads,
         overloads,
+        interrupted: bench.interrupted(),
     };
     if plan.json { print(&format!("{}\n", serde_json::to_string_pretty(&found)?)) } else { print(&tables(&found)) }
+}
+
+/// What is measured, or nothing if there is an interrupt.
+fn unless_interrupted<T>(bench: &mut Bench, measure: impl FnOnce(&mut Bench) -> Result<Vec<T>>) -> Result<Vec<T>> {
+    if bench.interrupted() {
+        return Ok(Vec::new());
+    }
+    measure(bench).or_else(|error| if bench.interrupted() { Ok(Vec::new()) } else { Err(error) })
 }
 
 /// Drawn loads, with the rates that they are by the profile: of a machine as fast as then, and of this one, which has `pace` of that.
@@ -287,6 +305,9 @@ fn tables(found: &Verified) -> String {
     }
     if !found.overloads.is_empty() {
         text += &overloads_table(found);
+    }
+    if found.interrupted {
+        text += "\ninterrupted: this is what had been measured by then\n";
     }
     text
 }
