@@ -282,5 +282,5 @@ macro_rules! requests {
 
 pub(crate) use {doc_text, endpoint, objects, queries, requests, states};
 
-/// Seconds that the router may take to answer. A reload compiles scripts, so it is not short.
-pub(crate) const PATIENCE: u64 = 30;
+/// Seconds that the router may take to answer. It is asked on busy machines too, so it is not short.
+pub(crate) const PATIENCE: u64 = 60;

@@ -114,7 +114,7 @@ queries! {
     POST "/v1/reload": Reload {
         /// Another script than the configured one.
         script: Option<PathBuf>,
-    } -> Outcome, expected "{\"script\": PATH} or {}";
+    } -> Outcome, expected "{\"script\": PATH} or {}", seconds 120;
 }
 
 impl ShowRoutes {
