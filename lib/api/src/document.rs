@@ -29,7 +29,7 @@ Parameters of a GET stand in the URL, those of the other methods in a JSON objec
 the configuration where there is one. Fields may be added, and words for states: ignore those you do not know.
 
 This page is written from the declarations in `lib/api/src/queries.rs` and `answers.rs`:
-`cargo run -p perigee-api --example document > docs/api.md`.
+`cargo run -p perigee-api --example document_api > docs/api.md`.
 ";
 
 /// The whole page.

@@ -9,6 +9,6 @@ fn docs_api_md_is_up_to_date() {
     let page = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         page == perigee_api::documentation(),
-        "docs/api.md is stale; run: cargo run -p perigee-api --example document > docs/api.md"
+        "docs/api.md is stale; run: cargo run -p perigee-api --example document_api > docs/api.md"
     );
 }

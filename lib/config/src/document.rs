@@ -62,7 +62,7 @@ pub fn documentation() -> String {
 }
 
 const INTRODUCTION: &str = r#"<!-- SPDX-License-Identifier: MIT -->
-<!-- Generated: cargo run -p perigee-config --example document > docs/configuration.md -->
+<!-- Generated: cargo run -p perigee-config --example document_configuration > docs/configuration.md -->
 # Configuration
 
 `perigee run FILE` reads a TOML file. `perigee check FILE` reports every mistake in it, with line, column and what was

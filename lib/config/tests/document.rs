@@ -9,6 +9,6 @@ fn docs_configuration_md_is_up_to_date() {
     let page = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         page == perigee_config::documentation(),
-        "docs/configuration.md is stale; run: cargo run -p perigee-config --example document > docs/configuration.md"
+        "docs/configuration.md is stale; run: cargo run -p perigee-config --example document_configuration > docs/configuration.md"
     );
 }

@@ -69,7 +69,7 @@ pub fn all_reasons() -> impl Iterator<Item = (Reason, &'static str, &'static Rea
 /// The page about the modules in Markdown: `docs/modules.md`.
 pub fn documentation() -> String {
     let mut page = String::from(
-        "<!-- Generated: cargo run -p perigee-modules --example document > docs/modules.md -->\n\n# Modules\n\n\
+        "<!-- Generated: cargo run -p perigee-modules --example document_modules > docs/modules.md -->\n\n# Modules\n\n\
          What the fast path is made of. Every packet a module does not let go on is dropped or punted (given to the slow \
          path) under\none of its reasons; `perigee show drops` counts them as `module.reason`.\n",
     );

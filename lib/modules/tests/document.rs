@@ -9,6 +9,6 @@ fn docs_modules_md_is_up_to_date() {
     let page = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         page == perigee_modules::documentation(),
-        "docs/modules.md is stale; run: cargo run -p perigee-modules --example document > docs/modules.md"
+        "docs/modules.md is stale; run: cargo run -p perigee-modules --example document_modules > docs/modules.md"
     );
 }

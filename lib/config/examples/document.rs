@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: MIT
-//! Prints the page about the configuration: `cargo run -p perigee-config --example document > docs/configuration.md`.
-
-fn main() {
-    print!("{}", perigee_config::documentation());
-}

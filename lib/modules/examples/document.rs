@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: MIT
-//! Prints the modules' documentation page: `cargo run -p perigee-modules --example document > docs/modules.md`.
-
-fn main() {
-    print!("{}", perigee_modules::documentation());
-}
