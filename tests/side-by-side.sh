@@ -4,9 +4,10 @@
 #
 #   cargo test --workspace --no-run --message-format=json | tests/side-by-side.sh JOBS [ARGUMENT...]
 #
-# Each program runs in its crate's folder, as under cargo, with the arguments; a line says how it ended, and what it printed
-# follows if a test failed. JOBS programs run at once, each with as many threads as its harness takes. A program that hangs is
-# ended after two hours, and says what it was doing (within.sh). The last line is "N passed, N failed, N ignored". It exits with 1 if anything failed.
+# Each program runs in its crate's folder, as under cargo, with the arguments; a line says how it ended, and what it
+# printed follows if a test failed. JOBS programs run at once, each with as many threads as its harness takes. A program
+# that hangs is ended after two hours, and says what it was doing (within.sh). The last line is "N passed, N failed, N
+# ignored". It exits with 1 if anything failed.
 set -euo pipefail
 
 limit=7200
@@ -20,7 +21,7 @@ programs() {
     sed -E 's/.*"manifest_path":"([^"]*)\/Cargo.toml".*"executable":"([^"]*)".*/\1\t\2/'
 }
 
-# Those of `first` before the others.
+# The programs of `first` before the others.
 in_order() {
   awk -F'\t' -v first="$first" 'BEGIN { n = split(first, names, " ") }
     { rank = n + 1; name = $2; sub(/.*\//, "", name); sub(/-[0-9a-f]+$/, "", name)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# under-load.sh FOLDER [N] [WORDS]: the scenarios N times (10) beside busy loops, two for each core, and N times on one core alone. WORDS are
-# those of the scenarios' runner, such as a part of names. FOLDER gets the log of each run, and the table that is printed. Ends with 1 if a
-# scenario has failed. ./x test --under-load builds perigee, and then calls this.
+# under-load.sh FOLDER [N] [WORDS]: the scenarios N times (10) beside busy loops, two for each core, and N times on one
+# core alone. WORDS are those of the scenarios' runner, such as a part of names. FOLDER gets the log of each run, and
+# the table that is printed. Ends with 1 if a scenario has failed. ./x test --under-load builds perigee, and then calls
+# this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

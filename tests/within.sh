@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# within.sh SECONDS PROGRAM ARGS...: cargo's runner for test programs. One that has not ended by then is ended, and what it was doing is said:
-# its threads, which the test harness names after tests (the first 15 letters), the scenarios that it runs, and its other children.
+# within.sh SECONDS PROGRAM ARGS...: cargo's runner for test programs. One that has not ended by then is ended, and what
+# it was doing is said: its threads, which the test harness names after tests (the first 15 letters), the scenarios that
+# it runs, and its other children.
 set -uo pipefail
 
 # report PROCESS: what it was doing.
@@ -20,7 +21,7 @@ report() {
 
 limit=$1 program=$2
 shift
-# A process group for each: what is ended is ended with all that it has started, as timeout(1) does.
+# A process group for each program: it is ended with all that it has started, as by timeout(1).
 set -m
 "$@" <&0 &
 test=$!

@@ -22,7 +22,8 @@ help() {
 HELP
 }
 
-# Where packages of a suite come from, in three lines: mirror, components, keyring. Mirrors are this machine's own where it has them.
+# Where packages of a suite come from, in three lines: mirror, components, keyring. Mirrors are this machine's own where
+# it has them.
 source_of() {
   local suite=$1 keyrings=/usr/share/keyrings
   case $suite in
@@ -83,8 +84,8 @@ copy_tree() {
   git -C "$to" add -A
 }
 
-# Mounts, in a namespace of mounts that ends with us, what a machine has beneath its root, and goes there. A plain chroot would
-# not do: the kernel refuses user namespaces in one.
+# Mounts, in a namespace of mounts that ends with us, what a machine has beneath its root, and goes there. A plain
+# chroot would not do: the kernel refuses user namespaces in one.
 enter() {
   local root=$1 user=$2 command=$3 cargo=${CARGO_HOME:-$HOME/.cargo} rustup=${RUSTUP_HOME:-$HOME/.rustup} node home=/root
   mount --make-rprivate /

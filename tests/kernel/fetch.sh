@@ -90,7 +90,7 @@ fetch() {
     [ -e "$package" ] || die "Debian's $suite has no linux-image-amd64"
     unpack "$package" "$new"
   done
-  # Since Debian 13 all of it is below /usr, and in later ones the kernel itself is beside its modules.
+  # Since Debian 13 all of it is below /usr, and in later ones the kernel itself is in the folder of its modules.
   [ -d "$new/lib/modules" ] || { mkdir -p "$new/lib" && mv "$new/usr/lib/modules" "$new/lib/modules"; }
   mkdir -p "$new/usr" && rm -rf "$new/usr/lib" && ln -s ../lib "$new/usr/lib"
   release=$(basename "$new"/lib/modules/*)

@@ -9,7 +9,7 @@ $b mount -t proc proc /proc
 for module in $($b cat /modules); do $b insmod "/$module"; done
 $b mount -t tmpfs -o size=50% memory /memory
 $b mkdir /memory/upper /memory/work
-# What the host changes meanwhile does not matter: each page is read once.
+# Changes by the host while the guest runs do not matter: each page is read once.
 $b mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose root /lower
 $b mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /system
 $b mount -t devtmpfs dev /system/dev

@@ -149,7 +149,7 @@ follow() {
 [ $# -ge 2 ] || die 'expected KERNEL COMMAND...'
 [ -s "$1/release" ] || die "there is no $1/release: fetch.sh makes it"
 case $PWD/ in
-  /run/* | /dev/* | /proc/* | /sys/*) die "found the folder $PWD, which a guest has of its own: go somewhere else" ;;
+  /run/* | /dev/* | /proc/* | /sys/*) die "found the folder $PWD, which is another one in a guest: go somewhere else" ;;
 esac
 kernel=$(realpath "$1") release=$(cat "$1/release")
 shift

@@ -85,8 +85,8 @@ fn trials(folder: &Path) -> Vec<String> {
     text.split_inclusive('\n').skip(1).filter(|line| line.ends_with('\n')).map(str::to_owned).collect()
 }
 
-/// The report of a run to its end. Whether it has throughput: on a machine without a core to spare the tester sends too little in every
-/// trial, and says so.
+/// The report of a run to its end. Whether it has throughput: on a machine without a core to spare the tester sends too
+/// little in every trial, and says so.
 #[track_caller]
 fn has_throughput(report: &Value, target: &str) -> bool {
     assert_eq!((&report["target"], &report["finished"]), (&Value::from(target), &Value::from(true)), "{report:#}");
@@ -300,7 +300,8 @@ fn devices_are_compared(world: &World) {
         assert_eq!(ratio["count"].as_u64().unwrap_or(0), count as u64, "{all:#}");
         assert_eq!(ratio["median_interval"].is_array(), count >= 6, "{all:#}");
     };
-    // On a busy machine, trials of some rounds may not be trusted, or of all: they are left out, and fewer than six have no interval.
+    // On a busy machine, trials of some rounds may not be trusted, or of all: they are left out, and fewer than six
+    // have no interval.
     of_trusted_rounds("loaded_rounds", "forwarded_pps", &of_size["loaded"][1]["forwarded_ratio"]);
     of_trusted_rounds("relaxed_rounds", "p50_ns", &of_size["relaxed"][1]["p50_ratio"]);
     wait_until("all processes to end", || world.processes().is_empty());

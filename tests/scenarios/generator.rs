@@ -26,7 +26,8 @@ perigee_tests::scenarios![
     mistakes_are_described,
 ];
 
-/// What is caught up with, or comes while nobody receives it, has to fit into the rings: their 1,024 frames are two seconds of this.
+/// What is caught up with, or comes while nobody receives it, has to fit into the rings: their 1,024 frames are two
+/// seconds of this.
 const RATE: &str = "500pps";
 
 fn command(words: &[&str]) -> Command {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! VLANs on both sides: a VLAN link on a twin (`ip link add link wan name wan.100 type vlan id 100`) becomes an interface of the router,
-//! and a VLAN of the configuration a link of Linux's. Where the kernel has no VLAN devices: `./x test --kernel 6.1 linux_vlans`.
+//! VLANs on both sides: a VLAN link on a twin (`ip link add link wan name wan.100 type vlan id 100`) becomes an
+//! interface of the router, and a VLAN of the configuration a link of Linux's. Where the kernel has no VLAN devices:
+//! `./x test --kernel 6.1 linux_vlans`.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, Host, Router, World, run, wait_until};
@@ -24,7 +25,8 @@ addresses = ["10.0.100.1/24", "2001:db8:100::1/64"]
 /// Addresses of the server in VLAN 100.
 const THERE: [&str; 2] = ["10.0.100.2", "2001:db8:100::2"];
 
-/// Client and server, and the server's VLAN 100 on the same wire; `None` where the kernel has no VLANs: then the scenario is over.
+/// Client and server, and the server's VLAN 100 on the same wire; `None` where the kernel has no VLANs: then the
+/// scenario is over.
 fn pair_with_vlan(world: &World) -> Option<Pair> {
     if !has_vlans(world) {
         world.unable("this kernel has no VLAN devices");
@@ -158,7 +160,7 @@ fn neighbors_of_a_vlan_are_shared(world: &World) {
         let shown = || world.ip(&format!("neigh show {address} dev lan.100"));
         wait_until("Linux to know the neighbor", || shown().contains(&mac));
     }
-    // One that Linux sets is used without a question: nobody has this address.
+    // An address that Linux sets is used without duplicate address detection.
     let fixed = "02:00:00:00:00:77";
     world.ip(&format!("neigh replace 10.0.100.77 lladdr {fixed} dev lan.100"));
     wait_until("the neighbor", || router.neighbor("10.0.100.77").is_some_and(|(_, mac)| mac == fixed));

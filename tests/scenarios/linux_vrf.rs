@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Twins in a VRF of Linux's: its routes are in a table of their own, which the router follows if it is configured to. Where the kernel
-//! has no VRFs: `./x test --kernel 6.1 linux_vrf`.
+//! Twins in a VRF of Linux's: its routes are in a table of their own, which the router follows if it is configured to.
+//! Where the kernel has no VRFs: `./x test --kernel 6.1 linux_vrf`.
 
 use crate::linux_routes::with_a_second_hop;
 use crate::{PORTS, Pair};

@@ -83,7 +83,8 @@ fn flows_spread_by_weight_and_leave_a_dead_path(world: &World) {
     wait_until("the neighbor to be doubted", || !resolved(&router, "10.0.2.2"));
     wait_until("the neighbor to be lost", || router.neighbor("10.0.2.2").is_none_or(|(_, mac)| mac.is_null()));
     let [first, second] = shares(&wan, &router);
-    // Not one flow, but packets of the router's own, such as requests for the gateway, a few each second that this takes.
+    // Not one flow, but packets of the router's own, such as requests for the gateway, a few each second that this
+    // takes.
     assert!(first < u64::from(FLOWS / 4), "{first} flows still go to a dead gateway");
     assert!(second >= u64::from(FLOWS), "{second}");
 

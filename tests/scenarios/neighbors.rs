@@ -184,8 +184,8 @@ interface = "w-dmz"
 addresses = ["10.3.0.1/16", "2001:db8:3::1/64"]
 "#;
 
-/// Sends numbered frames, at most some 20,000 a second, until what happens meanwhile is over.
-fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, meanwhile: impl FnOnce()) {
+/// Sends numbered frames, at most some 20,000 a second, until `action` has returned.
+fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, action: impl FnOnce()) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -202,7 +202,7 @@ fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, meanwhile: impl F
             }
         });
         // The flood ends even if this panics.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(action));
         over.store(true, Ordering::Relaxed);
         if let Err(panic) = result {
             std::panic::resume_unwind(panic);

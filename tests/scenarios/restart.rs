@@ -53,7 +53,8 @@ fn answered(said: &str) -> Vec<usize> {
     said.lines().filter(|line| line.contains(" bytes from ")).filter_map(number).collect()
 }
 
-/// Ends the ping; every reply must have come. Those that are on their way at its end are not missing, so fifty more are waited for before.
+/// Ends the ping; every reply must have come. Those that are on their way at its end are not missing, so fifty more are
+/// waited for before.
 #[track_caller]
 fn no_ping_lost(ping: Process) {
     let now = || answered(&ping.stdout()).len();

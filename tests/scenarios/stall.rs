@@ -97,7 +97,7 @@ fn a_second_signal_ends_a_router_by_force(world: &World) {
     let _pair = Pair::new(world);
     let before = world.interfaces();
     let router = deaf(world, "600s");
-    // Two at once would be one: again and again until it has heard of the second. It may have ended meanwhile.
+    // Two at once would be one: again and again until it has heard of the second. It may have ended before.
     wait_until("the end by force", || {
         let _ = perigee_lab::Router::signal(&router, Signal::TERM);
         router.log().contains("a second signal asks for the end: it ends by force")

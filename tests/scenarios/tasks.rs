@@ -204,7 +204,7 @@ local frame, packet = require "perigee.frame", require "perigee.packet"
 function main(name)
   local queue, burst = task.device(name):tx(), task.burst()
   local pool = task.pool { prototype = frame.udp { length = 60, destination_port = 53 } }
-  -- As many as fit into the rings of who has no core meanwhile.
+  -- As many as fit into the rings of a process that has no core at the moment.
   for _ = 1, 4 do
     pool:fill(burst, 64, 60)
     for slot = 0, 31 do packet.udp(burst, slot).destination = packet.htons(54) end

@@ -54,8 +54,8 @@ impl Host {
     /// Waits until an address answers a ping: neighbors are found, duplicate address detection is over.
     #[track_caller]
     pub fn reaches(&self, address: &str) {
-        // Where nothing comes back, the next attempt is more patient: soon over while packets are dropped, and long enough for a busy
-        // machine. An error ends an attempt at once.
+        // Where nothing comes back, the next attempt is more patient: soon over while packets are dropped, and long
+        // enough for a busy machine. An error ends an attempt at once.
         let mut patience = 1;
         let attempt = || {
             let start = Instant::now();
@@ -73,7 +73,8 @@ impl Host {
         self.without_reply(2, address)
     }
 
-    /// Pings an address once, waits for an ICMP error about that, and returns ping's output. Fails if none comes, or a reply.
+    /// Pings an address once, waits for an ICMP error about that, and returns ping's output. Fails if none comes, or a
+    /// reply.
     #[track_caller]
     pub fn ping_refused(&self, address: &str) -> String {
         let text = self.without_reply(patient(LONGEST_WAIT).as_secs() - 2, address);
@@ -105,8 +106,8 @@ impl Host {
 }
 
 /// With a deadline, ping waits for `count` replies; without, for two round trips only, and a busy machine sometimes takes
-/// longer. Of large packets fewer come per second, so that they are as many fragments: what a router that loses its core for a while finds
-/// behind them has to fit into its ports' rings.
+/// longer. Of large packets fewer come per second, so that they are as many fragments: what a router that loses its
+/// core for a while finds behind them has to fit into its ports' rings.
 fn ping_words(count: usize, words: &str) -> String {
     let size = words.split_once("-s ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(56_usize);
     let interval = 0.005 * size.div_ceil(1472) as f64;

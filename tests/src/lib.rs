@@ -13,7 +13,8 @@
 //! frame       frames to put on a wire
 //! ```
 //!
-//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`], times `$PERIGEE_PATIENCE`, and says what was seen instead.
+//! No test asserts a time. Waiting ends when the condition holds, or fails after [`LONGEST_WAIT`], times
+//! `$PERIGEE_PATIENCE`, and says what was seen instead.
 #![forbid(unsafe_code)]
 
 pub mod frame;

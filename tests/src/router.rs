@@ -133,8 +133,8 @@ impl Router {
         list.as_array().expect("a list of workers").iter().map(count).collect()
     }
 
-    /// Waits until workers have transmitted this many packets. They count them behind the call that sends them, so that a packet
-    /// may have arrived before it is counted.
+    /// Waits until workers have transmitted this many packets. They count them behind the call that sends them, so that
+    /// a packet may have arrived before it is counted.
     #[track_caller]
     pub fn transmits(&self, packets: u64) {
         wait_seeing(

@@ -30,7 +30,7 @@ fn files() -> Vec<String> {
     found
 }
 
-/// Texts, by their paths; what is no text, or was deleted and is still tracked, is left out.
+/// Texts, by their paths; binary files, and deleted ones that are still tracked, are left out.
 fn texts(choose: impl Fn(&str) -> bool) -> Vec<(String, String)> {
     let text = |path: String| fs::read_to_string(root().join(&path)).ok().map(|text| (path, text));
     files().into_iter().filter(|path| choose(path)).filter_map(text).collect()

@@ -13,7 +13,8 @@ use std::time::Duration;
 const INSIDE: &str = "PERIGEE_SCENARIO";
 /// The exit code of a scenario that cannot test anything here; its reason is the last line on standard output.
 const UNABLE: u8 = 77;
-/// No scenario takes this long; one that hangs is ended then, with everything that it started, and says what it was waiting for.
+/// No scenario takes this long; one that hangs is ended then, with everything that it started, and says what it was
+/// waiting for.
 const LONGEST_SCENARIO: Duration = Duration::from_secs(1200);
 /// The programs that all scenarios need.
 const TOOLS: [Tool; 7] =

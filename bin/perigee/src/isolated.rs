@@ -43,7 +43,8 @@ pub struct Isolated<'a> {
     pub tools: &'a [Tool],
     /// Whether it makes TAP interfaces, as twins are.
     pub tun: bool,
-    /// How long the inside may take to end once it was asked to: to write its report, if it has one. `$PERIGEE_PATIENCE` multiplies it.
+    /// How long the inside may take to end once it was asked to: to write its report, if it has one.
+    /// `$PERIGEE_PATIENCE` multiplies it.
     pub patience: Duration,
 }
 

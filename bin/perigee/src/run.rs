@@ -69,7 +69,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             anyhow!("found --fib {}, expected {}", args.fib.join(","), expected.replace('"', ""))
         })?);
     }
-    // Else a socket beside the file would have another path, and so be another one, when the file is read again.
+    // Else a socket in the file's folder would have another path when the file is read again, and so be another one.
     let file = std::path::absolute(&args.file)?;
     let config = check::load(&file, &machine)?;
     perigee_helper::privileges::plan(config.router.user.as_deref())?;
@@ -103,8 +103,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Each worker has some descriptors for each port: the usual limit of 1024 is too low for three ports on 64 cores, and any process may
-/// raise it to the hard one.
+/// Each worker has some descriptors for each port: the usual limit of 1024 is too low for three ports on 64 cores, and
+/// any process may raise it to the hard one.
 fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {

@@ -27,8 +27,9 @@ section! {
         /// How long a script may take from one batch boundary to the next: then it is stopped, and the last good one returns.
         stall_budget: Duration, time("a time from 100ms to 60s, such as \"700ms\"", stall_time),
             default Duration::from_millis(700), live;
-        /// How long the router may take to end, and a tenth of a second more for each port and worker: then it ends by force, as it does at a
-        /// second signal. On a busy machine the kernel makes it wait for seconds to close its packet sockets.
+        /// How long the router may take to end, and a tenth of a second more for each port and worker: then it ends by
+        /// force, as it does at a second signal. On a busy machine the kernel makes it wait for seconds to close its
+        /// packet sockets.
         end_budget: Duration, time("a time from 1s to 600s, such as \"30s\"", end_time),
             default Duration::from_secs(30), restart;
         /// How long a round of the script's loop should take at most; `over_budget` says what follows.

@@ -15,8 +15,8 @@ section! {
     /// How many workers there are, or on which cores.
     pub(crate) struct WorkerKeys(context) keys {
         /// Worker threads, from the last core down, so that the first is left to the slow path and Linux; `"auto"`: one
-        /// on each core but the first, or on the only one. Cores are those that the process runs on, less what `taskset`,
-        /// a cpuset or `isolcpus` takes away. Only one of `workers`, `cores` and `[[worker]]` is given.
+        /// on each core but the first, or on the only one. Cores are those that the process runs on, less what
+        /// `taskset`, a cpuset or `isolcpus` takes away. Only one of `workers`, `cores` and `[[worker]]` is given.
         workers: Option<At<Count>>, optional(at(count())), default None => "1", restart;
         /// The cores to work on, one worker each: any that the process can be bound to, isolated ones as well.
         cores: Vec<At<u16>>, list(at(core_of(context.machine))).described("an array of cores"),

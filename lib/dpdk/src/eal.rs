@@ -50,8 +50,8 @@ pub struct EalConfig {
     pub memory_mb: u32,
     /// Keeps DPDK processes on one machine apart.
     pub file_prefix: String,
-    /// Core of EAL's main thread; `None`, or one whose number is too high for DPDK: the first that this process may use. The calling
-    /// thread is not pinned to it.
+    /// Core of EAL's main thread; `None`, or one whose number is too high for DPDK: the first that this process may
+    /// use. The calling thread is not pinned to it.
     pub main_core: Option<usize>,
     /// Addresses of the PCI devices to use; with none, the PCI bus is left alone.
     pub pci: Vec<String>,
@@ -400,7 +400,7 @@ fn main_core(wanted: Option<usize>, usable: &[usize], named: usize) -> Result<us
     })
 }
 
-/// Ports that can be open at once: DPDK was built for so many.
+/// Ports that can be open at once: a limit that DPDK is built with.
 pub fn max_ports() -> usize {
     // SAFETY: a constant.
     unsafe { ffi::perigee_max_ports() as usize }

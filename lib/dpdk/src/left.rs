@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! How much memory this process may still take: the machine's, and what its control groups (cgroups) leave it. A process
-//! that takes more is killed without a word.
+//! How much memory this process may still take: the machine's, and what its control groups (cgroups) leave it. A
+//! process that takes more is killed without a word.
 
 use std::path::{Path, PathBuf};
 
-/// What everything else of a program may take meanwhile.
+/// What the rest of a program may take until then.
 const MARGIN: u64 = 32 << 20;
 
 /// A sentence if `bytes` are more than there are.

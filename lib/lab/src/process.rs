@@ -19,8 +19,8 @@ fn started() -> MutexGuard<'static, BTreeSet<u32>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends this process, and those it started, with exit code 101 if it takes longer than this, times `$PERIGEE_PATIENCE`; it then says
-/// which of its waits is open.
+/// Ends this process, and those it started, with exit code 101 if it takes longer than this, times `$PERIGEE_PATIENCE`;
+/// it then says which of its waits is open.
 ///
 /// # Errors
 /// As [`patient`].

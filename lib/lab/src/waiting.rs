@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Waiting for what other processes do, and for how long. Bounds suit a machine of today that is busy; where all is slower, as in
-//! a guest without hardware's help, under valgrind or beside three compilers, `PERIGEE_PATIENCE=5` multiplies every one of them.
+//! Waiting for what other processes do, and for how long. Bounds suit a machine of today that is busy; where all is
+//! slower, as in a guest without hardware's help, under valgrind or while compilers run, `PERIGEE_PATIENCE=5`
+//! multiplies every one of them.
 
 use crate::open::Open;
 use anyhow::{Result, anyhow, bail};
@@ -10,7 +11,8 @@ use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Waiting for anything longer than this is a failure. Minutes: they cost nothing where all is well, and the machine may be busy.
+/// Waiting for anything longer than this is a failure. Minutes: they cost nothing where all is well, and the machine
+/// may be busy.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
 /// The limit when waiting for protocols with timers of their own, or for many thousands of routes.
@@ -19,8 +21,8 @@ pub const LONG_WAIT: Duration = Duration::from_secs(300);
 /// The variable that multiplies all bounds.
 pub const PATIENCE: &str = "PERIGEE_PATIENCE";
 
-/// A bound on this machine: as it stands in the source, times `$PERIGEE_PATIENCE`. [`wait_for`] and all that waits by it do this
-/// themselves; it is for deadlines that other code keeps.
+/// A bound on this machine: as it stands in the source, times `$PERIGEE_PATIENCE`. [`wait_for`] and all that waits by
+/// it do this themselves; it is for deadlines that other code keeps.
 ///
 /// # Errors
 /// The variable is not a whole number from 1 to 1000.
@@ -29,8 +31,8 @@ pub fn patient(bound: Duration) -> Result<Duration> {
     FACTOR.as_ref().map(|factor| bound * *factor).map_err(|sentence| anyhow!("{sentence}"))
 }
 
-/// Lines for a router's `[router]`, by which it is as patient with its script and with its end: none where the variable is not set.
-/// What `given` has of these keys stays.
+/// Lines for a router's `[router]`, by which it is as patient with its script and with its end: none where the variable
+/// is not set. What `given` has of these keys stays.
 ///
 /// # Errors
 /// As [`patient`].
@@ -152,7 +154,8 @@ mod tests {
             let mut again = std::process::Command::new(std::env::current_exe().unwrap());
             again.args(["--exact", "waiting::tests::every_wait_is_as_long_as_patience_says", "--nocapture"]);
             let ended = crate::run(again.env(INSIDE, "1").env(PATIENCE, patience));
-            // Where the variable is wrong, the wait for this program's end is not concerned: it is set for that one only.
+            // Where the variable is wrong, the wait for this program's end is not concerned: it is set for that one
+            // only.
             assert!(ended.text.contains(said), "{}", ended.text);
         }
     }

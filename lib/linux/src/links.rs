@@ -2,8 +2,8 @@
 //! Links and addresses of Linux to interfaces, and the reverse.
 //!
 //! An interface mirrors its twin: up or down, the MTU (not beyond the port's) and the addresses. A VLAN that somebody makes on
-//! a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one. One of IEEE 802.1ad is Linux's
-//! alone.
+//! a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one. One of IEEE
+//! 802.1ad is Linux's alone.
 //! Interfaces keep their numbers: one whose VLAN is deleted stays, down.
 
 use crate::dump::Seen;
@@ -59,8 +59,8 @@ impl Follower {
         }
     }
 
-    /// The kernel removes the IPv6 link-local address when a link goes down, and routing daemons need one. To a VLAN that somebody else
-    /// has made it gives one itself.
+    /// The kernel removes the IPv6 link-local address when a link goes down, and routing daemons need one. To a VLAN
+    /// that somebody else has made it gives one itself.
     fn restore_link_local(&mut self, link: u32) {
         let Some(name) = self.links.get(&link).map(|known| known.link.name.clone()) else { return };
         let of_configuration = self.by_link.get(&link).filter(|id| usize::from(id.0) < self.setup.configured);

@@ -168,7 +168,7 @@ fn messages_say_what_they_say() {
 }
 
 /// struct nexthop_grp: Linux 6.12 has made the byte behind the weight a part of it, and a resilient group has
-/// attributes of its own.
+/// its attributes.
 #[test]
 fn a_group_has_weights_of_two_bytes_and_a_type() {
     let head = [0; 8];

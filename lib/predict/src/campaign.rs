@@ -147,7 +147,7 @@ pub struct Measured {
     pub setting: Setting,
     pub mpps: f64,
     pub rounds: Vec<f64>,
-    /// A core that something else slowed down in all rounds: the rate is not that of so many cores.
+    /// A core that something else slowed down in all rounds: the rate is not that of this number of cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow: Option<Slow>,
 }

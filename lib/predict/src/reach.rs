@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! How far a profile reaches: the numbers of cores that its points are of, and how well these tell what a further core costs. Contention grows
-//! with each core, so a little that is not known of two cores is much on sixteen.
+//! How far a profile reaches: the numbers of cores that its points are of, and how well these tell what a further core
+//! costs. Contention grows with each core, so a little that is not known of two cores is much on sixteen.
 
 use crate::profile::{Model, Profile};
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub(crate) const FURTHER: &str = "d_ns";
 /// What a profile's fit says of numbers of cores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reach {
-    /// Those of its points, in rising order; not empty.
+    /// Numbers of cores of its points, in rising order; not empty.
     pub measured: Vec<u32>,
     /// The 95 % interval of what a further core costs, in ns, where the points determine it.
     pub interval: Option<[f64; 2]>,

@@ -63,7 +63,7 @@ impl Cores {
         Cores { list, usable, physical, real: None }
     }
 
-    /// Only the first so many of these for workers.
+    /// Only the first `most` of these for workers.
     pub fn take(&mut self, most: usize) {
         self.list.truncate(most);
     }
@@ -138,7 +138,7 @@ fn parse(text: &str) -> Option<BTreeSet<usize>> {
 mod tests {
     use super::*;
 
-    /// A machine with so many threads on each physical core, numbered next to each other or in turns.
+    /// A machine with these cores, of which `siblings` names those on the same physical core.
     fn machine(usable: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Cores {
         Cores::of(usable.to_vec(), |core| Some(siblings(core).into_iter().collect()))
     }

@@ -42,7 +42,7 @@ pub fn words(time: Duration) -> String {
     if seconds < 95.0 { format!("{:.0} s", seconds.ceil()) } else { format!("{:.0} min", (seconds / 60.0).ceil()) }
 }
 
-/// A measurement of so many workers.
+/// A measurement of this many workers.
 fn one(workers: usize, time: Duration) -> Duration {
     SETUP + SETUP_OF_WORKER * workers as u32 + time
 }

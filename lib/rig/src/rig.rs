@@ -34,17 +34,17 @@ const MEMORY_MB: u64 = 96;
 /// How long a worker may take beyond what it was asked for: many may share a core.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many times as much a rig with so many workers needs.
+/// How many times as much memory a rig with this many workers needs as one with one worker.
 fn times(workers: usize) -> usize {
     workers.div_ceil(WORKERS).max(1)
 }
 
-/// Memory for the packets of a rig with so many workers, in MB.
+/// Memory for the packets of a rig with this many workers, in MB.
 pub fn memory_mb(workers: usize) -> u64 {
     MEMORY_MB * times(workers) as u64
 }
 
-/// Are enough hugepages free for a rig with so many workers?
+/// Are enough hugepages free for a rig with this many workers?
 pub fn enough_hugepages(workers: usize) -> bool {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = text.lines().find_map(|line| line.strip_prefix("HugePages_Free:")?.trim().parse::<u64>().ok());

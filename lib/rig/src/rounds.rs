@@ -217,7 +217,7 @@ pub struct SoFar<'a> {
 }
 
 impl SoFar<'_> {
-    /// Of each request, with the pace that each sample has beside the fastest reference so far.
+    /// Of each request, with the pace of each sample relative to the fastest reference so far.
     pub fn rounds(&self) -> Vec<Rounds> {
         let mut all = self.all.to_vec();
         for (rounds, request) in all.iter_mut().zip(self.requests) {

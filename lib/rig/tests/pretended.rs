@@ -12,7 +12,7 @@ fn many_workers_have_packets_and_give_them_back() {
     let (warm, time) = (Duration::from_millis(100), Duration::from_millis(300));
     let on = |workers: usize| Request { warm, time, windows: 2, ..Request::new(list[..workers].to_vec()) };
 
-    // Each of them keeps packets in a cache of its own: a pool for one worker is empty before the last one has any.
+    // Each worker has its own cache of packets: a pool for one worker is empty before the last one has any.
     let native = Request { path: Loop::Native, transmit_burst: 1, ..on(64) };
     let sample = rig.measure(&native).unwrap();
     assert!(sample.workers.len() == 64 && sample.reasons.is_empty() && sample.lost == 0, "{sample:?}");

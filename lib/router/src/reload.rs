@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 /// The script's generation, and a sentence about each thing that did not fit.
 type Reloaded = (u64, Vec<String>);
 
-/// How long workers have for a first round with a new script, beside its stall budget, in ns. Far more than needed: the machine may be busy.
+/// How long workers have for a first round with a new script, beside its stall budget, in ns. Far more than needed: the
+/// machine may be busy.
 const PATIENCE: u64 = 30_000_000_000;
 
 /// A reload that is answered once every worker runs the new script.

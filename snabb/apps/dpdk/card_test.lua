@@ -230,7 +230,8 @@ local function test_one_way_and_limit ()
    send(apps.k_r, frame(EVERYBODY))
    assert(link.nreadable(apps.r.input.input) == 1)
    is(got(apps, "r"))
-   -- 10,264 bytes may go at once: 121 frames of 60 bytes and 24 around them, and 15 more for each second that this takes.
+   -- 10,264 bytes may go at once: 121 frames of 60 bytes and 24 around them, and 15 more for each second that this
+   -- takes.
    local some = {}
    for i = 1, 400 do some[i] = frame(EVERYBODY) end
    send(apps.k_w, unpack(some))

@@ -94,8 +94,8 @@ fn pci_address(device: &config::Device) -> Option<&str> {
     (digits && name.contains(':') && name.contains('.')).then_some(name)
 }
 
-/// Packet buffers of the pool for these ports. A NIC keeps a buffer for each descriptor of its queues, and each thread some in its cache:
-/// with fewer, a port does not start, or receives nothing.
+/// Packet buffers of the pool for these ports. A NIC keeps a buffer for each descriptor of its queues, and each thread
+/// some in its cache: with fewer, a port does not start, or receives nothing.
 pub(super) fn buffers<'a>(config: &Config, ports: impl IntoIterator<Item = &'a config::Port>) -> u32 {
     /// What two ports and a few workers take.
     const USUAL: u64 = 16_384;

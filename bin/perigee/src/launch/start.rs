@@ -45,7 +45,7 @@ impl Start {
     /// Does a step that cannot be interrupted.
     ///
     /// # Errors
-    /// The step's, or that the end was asked for before it or meanwhile; then what it made is dropped.
+    /// The step's error, or that the end was asked for before or during it; then what the step made is dropped.
     pub fn uninterrupted<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.step()?;
         self.state().busy = true;

@@ -230,7 +230,7 @@ fn csv(head: &[String], latencies: &[Latency]) -> String {
     text
 }
 
-/// In one piece, whatever ends this process meanwhile.
+/// In one piece, whatever ends this process during the write.
 fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
     let (file, new) = (folder.join(name), folder.join(format!("{name}.new")));
     fs::write(&new, text)

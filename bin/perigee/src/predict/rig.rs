@@ -32,7 +32,7 @@ fn cores(most: Option<u32>) -> Result<Cores> {
     match most {
         Some(0) => bail!("--cores: found 0, expected at least 1"),
         Some(most) if most > MAX_CORES => {
-            bail!("--cores: found {most}, expected at most {MAX_CORES}: profiles are of so many")
+            bail!("--cores: found {most}, expected at most {MAX_CORES}, the most cores of a profile")
         }
         Some(most) if most as usize > usable => {
             bail!("--cores: found {most}, and this process may use {usable} ({:?})", cores.list())

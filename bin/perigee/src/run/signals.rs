@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What each port and each worker adds to the time that the end may take, that of a step of the start as well, before it is made by
-/// force: the kernel waits for other cores whenever a packet socket is closed.
+/// What each port and each worker adds to the time that the end may take, that of a step of the start as well, before
+/// it is made by force: the kernel waits for other cores whenever a packet socket is closed.
 const END_OF_EACH: Duration = Duration::from_millis(100);
 
 /// How long the end waits for DPDK's start, which nothing interrupts: on a busy machine it has taken 12 s.
@@ -24,8 +24,8 @@ enum Asked {
     Reload,
 }
 
-/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends. The second one that asks for
-/// the end makes it by force.
+/// Signals, received by a thread of their own from the start on: whatever else hangs, the router ends. The second one
+/// that asks for the end makes it by force.
 pub(super) struct Signals {
     asked: Receiver<Asked>,
     /// How long the end may take.
@@ -33,8 +33,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Receives signals from now on, those that come during `start` as well; the router's end may take `budget`, and a little
-    /// more for each of its ports and workers.
+    /// Receives signals from now on, those that come during `start` as well; the router's end may take `budget`, and a
+    /// little more for each of its ports and workers.
     ///
     /// # Errors
     /// They cannot be received, or no thread can be started.
@@ -75,7 +75,7 @@ impl Signals {
         Ok(Signals { asked, limit })
     }
 
-    /// Waits for the end, and reloads meanwhile if asked to; returns whether the end was asked for.
+    /// Waits for the end, and reloads when asked to; returns whether the end was asked for.
     pub(super) fn wait(&self, running: &Running) -> bool {
         while !running.stopping() {
             match self.asked.recv_timeout(Duration::from_millis(200)) {
@@ -84,7 +84,7 @@ impl Signals {
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
-        tracing::error!("the router ends by itself: the lines before this one say why");
+        tracing::error!("the router ends without a signal: the lines before this one say why");
         // The others may wait for it.
         let limit = self.limit;
         let thread = move || {

@@ -343,7 +343,8 @@ impl Process {
 /// How long a program has to look whether it is interrupted; the engine looks in every breath.
 const NOTICE: Duration = Duration::from_secs(5);
 
-/// SIGINT and SIGTERM set `interrupted`; a second one ends the process at once, and so it ends if the program does not look.
+/// SIGINT and SIGTERM set `interrupted`; a second one ends the process at once, and so it ends if the program does not
+/// look.
 pub fn end_on_signals(process: &Arc<Process>) -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -14,8 +14,8 @@ pub(super) fn runtime_dir() -> PathBuf {
     PathBuf::from(unsafe { text(ffi::rte_eal_get_runtime_dir()) })
 }
 
-/// This process's telemetry socket in a folder. Of processes with one file prefix, the first has the usual name, the others
-/// one with a number behind it.
+/// This process's telemetry socket in a folder. Of processes with one file prefix, the first has the usual name, the
+/// others one with a number behind it.
 pub(super) fn telemetry_socket(folder: &Path) -> Option<PathBuf> {
     let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
     let inode = |fd: std::fs::DirEntry| {
@@ -47,8 +47,8 @@ pub(super) fn remove_runtime_dir(folder: &Path, telemetry: Option<&Path>) {
     }
 }
 
-/// Removes the run-time folders of processes of ours that were killed: older than a minute, with nothing in them but sockets that nobody
-/// listens on.
+/// Removes the run-time folders of processes of ours that were killed: older than a minute, with nothing in them but
+/// sockets that nobody listens on.
 pub(super) fn remove_left_behind(parent: &Path, now: std::time::SystemTime) {
     let left = |folder: &Path| -> std::io::Result<Vec<PathBuf>> {
         let age = now.duration_since(folder.metadata()?.modified()?).unwrap_or_default();

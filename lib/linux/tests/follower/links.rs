@@ -292,7 +292,8 @@ fn a_vlan_of_the_configuration_follows_linux_or_else_its_port() {
     assert!(world.interface("b.7").up && world.interface("b.7").addresses == ["10.0.7.1/24".parse().unwrap()]);
 }
 
-/// Its frames have other tags than an interface with that number would send: found by the first run on a kernel with VLANs.
+/// Its frames have other tags than an interface with that number would send: found by the first run on a kernel with
+/// VLANs.
 #[test]
 fn a_service_vlan_is_no_interface() {
     let mut world = World::new();

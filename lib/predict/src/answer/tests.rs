@@ -279,7 +279,8 @@ fn answers_are_json() {
     assert!(json["rows"][0]["methods"]["mean"].as_str().unwrap().contains("M/D/1"));
 }
 
-/// A profile fitted on one and two cores predicted sixteen with an error of 59 %, and nothing in the answer said how little it knew.
+/// A profile fitted on one and two cores predicted sixteen with an error of 59 %, and nothing in the answer said how
+/// little it knew.
 #[test]
 fn cores_beyond_the_points_are_said_to_be_extrapolated() {
     let fitted = |fit: serde_json::Value, cores: &str| {

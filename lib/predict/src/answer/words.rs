@@ -10,7 +10,8 @@ use crate::profile::{Profile, Punted};
 use crate::reach::{FURTHER, Reach};
 use crate::simulate::INSTALL;
 
-/// Throughputs at the ends of the interval of what a further core costs that are further apart than this, as a ratio, are worth a note.
+/// Throughputs at the ends of the interval of what a further core costs that are further apart than this, as a ratio,
+/// are worth a note.
 const WIDE: f64 = 1.25;
 
 impl Asked<'_> {

@@ -29,8 +29,9 @@ pub struct Seen {
     pub time: f64,
 }
 
-/// The seed that is used unless `PERIGEE_FUZZ_SEED` says another one. What is drawn is compared with a formula by its standard error, and
-/// a few of many thousand draws are further away than that: with a seed of its own each run of the tests would be one more draw.
+/// The seed that is used unless `PERIGEE_FUZZ_SEED` says another one. What is drawn is compared with a formula by its
+/// standard error, and a few of many thousand draws are further away than that: with another seed each run of the
+/// tests would be one more draw.
 const SEED: u64 = 1;
 
 /// A seed, printed.

@@ -96,7 +96,8 @@ fn wire(mtu: u16) {
     ip("link add left type veth peer name right");
     ip(&format!("link set left up mtu {mtu}"));
     ip(&format!("link set right up mtu {mtu}"));
-    // The kernel gives an interface its queue some time after its other end has come up, and drops until then what it is to send.
+    // The kernel gives an interface its queue some time after its other end has come up, and drops until then what it
+    // is to send.
     let start = Instant::now();
     while ["left", "right"].iter().any(|end| !shown(end).contains("state UP")) {
         assert!(start.elapsed() < LONGEST_WAIT, "{} {}", shown("left"), shown("right"));
