@@ -194,7 +194,9 @@ pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
         overloads,
         interrupted: bench.interrupted(),
     };
-    if plan.json { print(&format!("{}\n", serde_json::to_string_pretty(&found)?)) } else { print(&tables(&found)) }
+    let text = if plan.json { format!("{}\n", serde_json::to_string_pretty(&found)?) } else { tables(&found) };
+    let printed = print(&text)?;
+    Ok(if found.interrupted { ExitCode::FAILURE } else { printed })
 }
 
 /// What is measured, or nothing if there is an interrupt.
