@@ -9,33 +9,40 @@
 //! | `spread` | is a worker; the first one receives from one queue, and flows are spread by software |
 //! | a structure | looks addresses of its own up in one shared table |
 //!
-//! In each round a thread runs alone, on each core in turn, then all run at once. Rates are per CPU time of each thread, so that other
-//! programs on the machine do not count; what they do to caches and clock does. Ratios are taken within a round.
+//! In each round a thread runs alone, on some cores in turn, then several run at once: 2, 4, 8, 12, 16 and so on up to
+//! all. Rates are per CPU time of each thread, so that other programs on the machine do not count; what they do to
+//! caches and clock does. Ratios are taken within a round. What has been measured when an interrupt comes is reported.
 
 mod forward;
+mod plan;
 mod threads;
 
-use crate::machine::{self, Hugepages, Machine};
+use crate::machine::{self, Hugepages, Interrupts, Machine};
 use crate::statistics::Median;
 use crate::table::{self, Family as _, Pattern};
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use forward::Forward;
+use indicatif::{ProgressBar, ProgressStyle};
 use perigee_dpdk::{self as dpdk, Eal};
 use perigee_fib::{Lookup, LookupWriter};
+use perigee_predict::profile::MAX_CORES;
+use perigee_rig::{Cores, PRETEND, words};
+use plan::Plan;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use threads::{Work, together};
 
 /// Arguments of `./x bench scaling`.
 #[derive(Args)]
 pub struct ScalingArgs {
-    /// Threads at once, from 1 to this [default: as many as this process may use cores, 8 at most]
+    /// Threads at once, up to this; of many numbers some are measured: 1, 2, 4, 8, 12, 16, 24, 32, 48, 64
+    /// [default: as many as this process may use cores, 64 at most]
     #[arg(long)]
     threads: Option<usize>,
     /// What is measured: spin, reads, ports, spread, names of lookup structures [default: all but those of DPDK]
@@ -76,8 +83,8 @@ struct Row {
     ratio: Median,
 }
 
-/// Something that threads do: the work of each of `n` threads.
-type Subject<'s> = (String, Box<dyn Fn(usize) -> Result<Vec<Work<'s>>> + 's>);
+/// Something that threads do: the work of each of those with these numbers.
+type Subject<'s> = (String, Box<dyn Fn(&[usize]) -> Result<Vec<Work<'s>>> + 's>);
 
 /// Subjects that are no lookup structure.
 const OTHERS: [&str; 4] = ["spin", "reads", "ports", "spread"];
@@ -88,16 +95,45 @@ const NEXT_HOPS: u32 = 250;
 /// MB of memory for packets.
 const MEMORY: u32 = 512;
 
+/// The cores for so many threads, of those that this process may use.
+fn cores(threads: Option<usize>) -> Result<Cores> {
+    let mut cores = Cores::usable()?;
+    let usable = cores.list().len();
+    ensure!(usable > 1, "several threads need two cores, and this process may use core {} only", cores.list()[0]);
+    let most = usable.min(MAX_CORES as usize);
+    let wanted = threads.unwrap_or(most);
+    let expected = if most == 2 { "2".to_owned() } else { format!("2 to {most}") };
+    ensure!(
+        (2..=most).contains(&wanted),
+        "--threads: found {wanted}, expected {expected}: this process may use {usable} cores, and at most {MAX_CORES} \
+         are measured"
+    );
+    cores.take(wanted);
+    Ok(cores)
+}
+
+/// What whoever reads the figures has to know.
+fn remarks(cores: &Cores, forward: Option<&Forward>) -> Vec<String> {
+    let most = cores.list().len();
+    let mut all: Vec<String> = forward.and_then(Forward::remark).into_iter().collect();
+    if let Some(physical) = cores.physical() {
+        all.push(format!(
+            "{most} threads share {physical} physical cores: with more than {physical} some slow each other down."
+        ));
+    }
+    if cores.is_pretended() {
+        all.push(format!("The {most} cores are pretended ({PRETEND}): no figure counts."));
+    }
+    all
+}
+
 /// Runs it.
 pub fn scaling(args: &ScalingArgs) -> Result<ExitCode> {
-    let cores: Vec<usize> = dpdk::usable_cores();
-    let most = args.threads.unwrap_or(cores.len().min(8));
-    ensure!((2..=cores.len()).contains(&most), "--threads: found {most}, expected 2 to {} cores", cores.len());
+    let cores = cores(args.threads)?;
+    let most = cores.list().len();
     ensure!((0.01..=60.0).contains(&args.seconds), "--seconds: found {}, expected 0.01 to 60", args.seconds);
     ensure!(args.rounds > 0, "--rounds: found 0, expected at least 1");
     ensure!((1..=256).contains(&args.burst), "--burst: found {}, expected 1 to 256", args.burst);
-    // The last cores first, as workers are placed.
-    let cores: Vec<usize> = cores.into_iter().rev().take(most).collect();
     dpdk::set_runtime_dir(dpdk::fallback_runtime_dir().as_deref())?;
     let hugepages = Hugepages::reserve(args.hugepages, MEMORY)?;
     let own = perigee_fib::structures::IPV4.iter().map(|structure| structure.name);
@@ -109,57 +145,95 @@ pub fn scaling(args: &ScalingArgs) -> Result<ExitCode> {
         false => None,
     };
     let tables = tables(args, wanted, most)?;
+    let memory: Vec<OnceLock<Vec<u32>>> = (0..most).map(|_| OnceLock::new()).collect();
     let ports = || forward.as_ref().context("ports were not opened");
     let mut subjects: Vec<Subject<'_>> = Vec::new();
     for name in wanted {
         match name.as_str() {
-            "spin" => subjects.push((name.clone(), Box::new(|n| Ok((0..n).map(|_| spin()).collect())))),
-            "reads" => subjects.push((name.clone(), Box::new(|n| Ok((0..n).map(|i| reads(i as u32)).collect())))),
-            "ports" => subjects.push((name.clone(), Box::new(|n| ports()?.workers(n, false)))),
-            "spread" => subjects.push((name.clone(), Box::new(|n| ports()?.workers(n, true)))),
+            "spin" => subjects.push((name.clone(), Box::new(|all| Ok(all.iter().map(|_| spin()).collect())))),
+            "reads" => subjects.push((
+                name.clone(),
+                Box::new(|all| Ok(all.iter().map(|thread| reads(&memory[*thread], *thread as u32)).collect())),
+            )),
+            "ports" => subjects.push((name.clone(), Box::new(|all| ports()?.workers(all, false)))),
+            "spread" => subjects.push((name.clone(), Box::new(|all| ports()?.workers(all, true)))),
             _ => {}
         }
     }
     subjects.extend(tables.iter().map(Table::subject));
     forward.as_ref().map_or(Ok(()), Forward::check)?;
-    let rows = measure(args, &cores, &subjects, forward.as_ref().map(Forward::eal))?;
+    let mut remarks = remarks(&cores, forward.as_ref());
+    let (rows, interrupted) = measure(args, &cores, &subjects, forward.as_ref().map(Forward::eal))?;
+    remarks.extend(interrupted.clone());
     drop(subjects);
     if let Some(forward) = forward {
         forward.end()?;
     }
-    report(args, &rows)
+    report(args, &rows, &remarks)?;
+    Ok(if interrupted.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Rates of a round: of a thread alone, by core; of two and more threads at once, by thread.
+/// Rates of a round: of a thread alone, by its place among the cores; of several threads at once, all together.
 struct Round {
-    alone: Vec<f64>,
-    together: Vec<Vec<f64>>,
+    alone: Vec<(usize, f64)>,
+    together: Vec<f64>,
 }
 
-/// All rounds.
-fn measure(args: &ScalingArgs, cores: &[usize], subjects: &[Subject<'_>], eal: Option<&Eal>) -> Result<Vec<Row>> {
-    let time = Duration::from_secs_f64(args.seconds);
+impl Round {
+    /// The mean rate of a thread alone: of those on the first `n` cores, if some of these had their turn.
+    fn alone(&self, n: usize) -> f64 {
+        let mean = |rates: Vec<f64>| rates.iter().sum::<f64>() / rates.len() as f64;
+        let rates = |least: usize| self.alone.iter().filter(|(at, _)| *at < least).map(|(_, rate)| *rate).collect();
+        let first: Vec<f64> = rates(n);
+        mean(if first.is_empty() { rates(usize::MAX) } else { first })
+    }
+}
+
+/// All rounds, or as many as there are until an interrupt, and when that was.
+fn measure(
+    args: &ScalingArgs,
+    cores: &Cores,
+    subjects: &[Subject<'_>],
+    eal: Option<&Eal>,
+) -> Result<(Vec<Row>, Option<String>)> {
+    let (time, plan) = (Duration::from_secs_f64(args.seconds), Plan::new(cores.list().len()));
+    let count = plan.measurements() * subjects.len() * args.rounds;
+    eprintln!("{count} measurements: about {}", words(plan.time(subjects.len(), args.rounds, time)));
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed})");
+    let bar = ProgressBar::new(count as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (mut interrupts, mut interrupted) = (Interrupts::new()?, None);
     let mut rates: Vec<Vec<Round>> = subjects.iter().map(|_| Vec::new()).collect();
-    for _ in 0..args.rounds {
-        for ((_, subject), rates) in subjects.iter().zip(&mut rates) {
-            let alone = cores.iter().map(|core| Ok(together(&[*core], time, subject(1)?, eal)?[0]));
-            let alone: Vec<f64> = alone.collect::<Result<_>>()?;
-            let several = (2..=cores.len()).map(|n| together(&cores[..n], time, subject(n)?, eal));
+    'rounds: for round in 0..args.rounds {
+        for ((name, subject), rates) in subjects.iter().zip(&mut rates) {
+            if interrupts.came() {
+                interrupted = Some(format!("Interrupted in round {} of {}.", round + 1, args.rounds));
+                break 'rounds;
+            }
+            bar.set_message(name.clone());
+            let run = |threads: &[usize]| {
+                let works = threads.iter().map(|thread| cores.list()[*thread]).zip(subject(threads)?).collect();
+                bar.inc(1);
+                together(cores, time, works, eal)
+            };
+            let alone = plan.alone(round).into_iter().map(|at| Ok((at, run(&[at])?[0])));
+            let alone = alone.collect::<Result<_>>()?;
+            let several = plan.numbers.iter().map(|n| Ok(run(&(0..*n).collect::<Vec<_>>())?.iter().sum()));
             rates.push(Round { alone, together: several.collect::<Result<_>>()? });
         }
     }
+    bar.finish_and_clear();
+    ensure!(rates.iter().any(|rounds| !rounds.is_empty()), "interrupted before anything was measured");
     let median = |values: Vec<f64>| Median::of(&values);
-    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len() as f64;
-    let sum = |round: &Round, n: usize| round.together[n - 2].iter().sum::<f64>();
-    let row = |(name, rounds): (&String, &Vec<Round>), n: usize| Row {
+    let row = |(name, rounds): (&String, &Vec<Round>), at: usize, n: usize| Row {
         subject: name.clone(),
         threads: n,
-        alone: median(rounds.iter().map(|round| mean(&round.alone[..n])).collect()).median,
-        together: median(rounds.iter().map(|round| sum(round, n)).collect()).median,
-        ratio: median(rounds.iter().map(|round| sum(round, n) / mean(&round.alone[..n])).collect()),
+        alone: median(rounds.iter().map(|round| round.alone(n)).collect()).median,
+        together: median(rounds.iter().map(|round| round.together[at]).collect()).median,
+        ratio: median(rounds.iter().map(|round| round.together[at] / round.alone(n)).collect()),
     };
-    let names = subjects.iter().map(|(name, _)| name).zip(&rates);
-    Ok(names.flat_map(|of| (2..=cores.len()).map(move |n| row(of, n))).collect())
+    let names = subjects.iter().map(|(name, _)| name).zip(&rates).filter(|(_, rounds)| !rounds.is_empty());
+    let rows = names.flat_map(|of| plan.numbers.iter().enumerate().map(move |(at, n)| row(of, at, *n))).collect();
+    Ok((rows, interrupted))
 }
 
 /// A chain of multiplications.
@@ -174,12 +248,12 @@ fn spin<'s>() -> Work<'s> {
     })
 }
 
-/// Independent reads all over 64 MB.
-fn reads<'s>(thread: u32) -> Work<'s> {
-    let memory: Vec<u32> = (0..1 << 24).map(|i: u32| i ^ thread).collect();
+/// Independent reads all over 64 MB, which the thread makes when it first works: then they are near its core.
+fn reads(memory: &OnceLock<Vec<u32>>, thread: u32) -> Work<'_> {
     let mut at = thread;
     Box::new(move || {
         const READS: u32 = 1 << 12;
+        let memory = memory.get_or_init(|| (0..1 << 24).map(|i: u32| i ^ thread).collect());
         let mut sum = 0u32;
         for _ in 0..READS {
             at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -201,14 +275,10 @@ struct Table {
 
 impl Table {
     fn subject(&self) -> Subject<'_> {
-        (self.name.clone(), Box::new(|n| Ok(self.work(n))))
+        (self.name.clone(), Box::new(|all| Ok(all.iter().map(|thread| self.work(&self.addresses[*thread])).collect())))
     }
 
-    fn work(&self, n: usize) -> Vec<Work<'_>> {
-        self.addresses.iter().take(n).map(|addresses| self.one(addresses)).collect()
-    }
-
-    fn one<'s>(&'s self, addresses: &'s [u32]) -> Work<'s> {
+    fn work<'s>(&'s self, addresses: &'s [u32]) -> Work<'s> {
         const BATCH: usize = 64;
         let (reader, mut at, mut ids) = (&*self.reader, 0, vec![0; BATCH]);
         Box::new(move || {
@@ -247,8 +317,15 @@ fn tables(args: &ScalingArgs, wanted: &[String], most: usize) -> Result<Vec<Tabl
     Ok(tables)
 }
 
-fn report(args: &ScalingArgs, rows: &[Row]) -> Result<ExitCode> {
-    let mut text = String::from("Millions per second of CPU time; ratio: all threads over one, with its interval.\n\n");
+fn report(args: &ScalingArgs, rows: &[Row], remarks: &[String]) -> Result<()> {
+    let mut text = String::from("Millions per second of CPU time; ratio: all threads over one, with its interval.\n");
+    for remark in remarks {
+        text = text + remark + "\n";
+        if args.json {
+            eprintln!("{remark}");
+        }
+    }
+    text.push('\n');
     text.push_str("subject     threads     alone  together   ratio\n");
     for Row { subject, threads, alone, together, ratio: Median { median, low, high } } in rows {
         // A String takes everything.
@@ -264,5 +341,5 @@ fn report(args: &ScalingArgs, rows: &[Row]) -> Result<ExitCode> {
     if let Some(file) = &args.record {
         machine::record(file, "bench scaling", &Machine::this(), &text)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -298,7 +298,7 @@ fn frame(destination: IpAddr, port: u16, random: &mut Random) -> Result<Frame> {
     Ok(frame)
 }
 
-fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
+fn interfaces(ports: &[u16]) -> Result<Arc<Interfaces>> {
     let interface = |port| Interface {
         name: format!("port{port}"),
         port,
@@ -312,12 +312,17 @@ fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
         up: true,
         policy: Policy::default(),
     };
-    Ok(Arc::new(Interfaces::new((0..ports).map(interface).collect())?))
+    Ok(Arc::new(Interfaces::new(ports.iter().copied().map(interface).collect())?))
 }
 
 /// The tables of a router with this many ports and these lookup structures.
 pub fn tables(fib: Fib, ports: u16) -> Result<Tables> {
-    let macs: Vec<MacAddr> = (0..ports).map(own_mac).collect();
+    tables_on(fib, &(0..ports).collect::<Vec<_>>())
+}
+
+/// The same, with its interfaces on these ports; packets leave by the first [`PORTS`] of them.
+pub fn tables_on(fib: Fib, ports: &[u16]) -> Result<Tables> {
+    let macs: Vec<MacAddr> = (0..ports.len() as u16).map(own_mac).collect();
     Ok(Tables::new(fib, interfaces(ports)?, None, &macs))
 }
 
