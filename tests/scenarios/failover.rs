@@ -18,6 +18,8 @@ use std::time::Duration;
 perigee_tests::scenarios![
     flows_move_to_the_way_that_is_left_with_bird needs BIRDC,
     flows_move_to_the_way_that_is_left_with_frr needs BIRDC FRR,
+    flows_move_to_the_way_that_is_left_with_groups_by_fpm needs BIRDC FRR,
+    flows_move_to_the_way_that_is_left_with_gateways_by_fpm needs BIRDC FRR,
 ];
 
 const PORTS: &str = r#"
@@ -121,13 +123,15 @@ enum AfterLink {
     /// zebra 8.4 creates the next hop again, but does not put it back into the group, from which the kernel had removed it: Linux
     /// continues with the one path that is left, and so must perigee.
     AsLinux,
+    /// Both paths are used again, as zebra says by FPM, whatever it has made of its group in Linux: an audit may tell.
+    AsZebra,
 }
 
 /// Both paths are used; then one is withdrawn, comes back, loses its link, and comes back.
-fn ways_fail(world: &World, after_link: AfterLink, start_daemon: impl FnOnce()) {
+fn ways_fail(world: &World, feed: &str, after_link: AfterLink, start_daemon: impl FnOnce()) {
     let wire = world.wire("w-wan");
     let (one, two) = (Way::new(world, "one", 2), Way::new(world, "two", 3));
-    let router = world.router("", PORTS);
+    let router = world.router("", &format!("{PORTS}{feed}"));
     let (bird, _other) = (one.bird(), two.bird());
     start_daemon();
     let resolved = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
@@ -153,7 +157,7 @@ fn ways_fail(world: &World, after_link: AfterLink, start_daemon: impl FnOnce()) 
     two.host.run("ip link set eth0 up").good();
     router.says("port two: link up");
     match after_link {
-        AfterLink::Both => both(),
+        AfterLink::Both | AfterLink::AsZebra => both(),
         AfterLink::AsLinux => {
             wait_until_for(LONG_WAIT, "the way to be known again", || resolved("10.0.3.2"));
             let members = gateways(&router).len();
@@ -162,18 +166,36 @@ fn ways_fail(world: &World, after_link: AfterLink, start_daemon: impl FnOnce()) 
         }
     }
     router.alone();
-    router.audited();
+    if !matches!(after_link, AfterLink::AsZebra) {
+        router.audited();
+    }
     router.stop();
 }
 
 fn flows_move_to_the_way_that_is_left_with_bird(world: &World) {
     let mut bird = None;
-    ways_fail(world, AfterLink::Both, || bird = Some(world.bird(&router_bird(&[2, 3]))));
+    ways_fail(world, "", AfterLink::Both, || bird = Some(world.bird(&router_bird(&[2, 3]))));
 }
 
 fn flows_move_to_the_way_that_is_left_with_frr(world: &World) {
     let mut frr = None;
-    ways_fail(world, AfterLink::AsLinux, || {
+    ways_fail(world, "", AfterLink::AsLinux, || {
         frr = Some(world.frr(&["zebra", "bgpd"], &router_frr(&[2, 3], &["ipv4", "ipv6"])))
     });
+}
+
+fn by_fpm(world: &World, configuration: &str) {
+    let mut frr = None;
+    let text = format!("fpm address 127.0.0.1\n{configuration}\n{}", router_frr(&[2, 3], &["ipv4", "ipv6"]));
+    ways_fail(world, "[linux]\nfeed = \"fpm\"\n", AfterLink::AsZebra, || {
+        frr = Some(world.frr(&["zebra -M dplane_fpm_nl", "bgpd"], &text))
+    });
+}
+
+fn flows_move_to_the_way_that_is_left_with_groups_by_fpm(world: &World) {
+    by_fpm(world, "fpm use-next-hop-groups");
+}
+
+fn flows_move_to_the_way_that_is_left_with_gateways_by_fpm(world: &World) {
+    by_fpm(world, "no fpm use-next-hop-groups");
 }

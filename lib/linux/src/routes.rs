@@ -46,8 +46,9 @@ impl Follower {
         }
         let Some(feed) = self.feed(id) else { return };
         let complete = feed.complete;
-        // Of several routes with one key, the first is in use.
-        if feed.dump_of(dumped).is_some_and(|seen| !seen.route(prefix, key)) {
+        // Of several routes of the kernel with one key, the first is in use. zebra has one for each, and what changes
+        // while it sends its table comes in between: the last one counts.
+        if feed.dump_of(dumped).is_some_and(|seen| !seen.route(prefix, key)) && id == FeedId::Kernel {
             self.appended.insert((prefix, key));
             return;
         }

@@ -383,6 +383,31 @@ fn zebra_repeats_what_was_left_out_for_a_link_that_was_not_known() {
     assert!(world.routes().is_empty());
 }
 
+/// zebra 8.4 replaces a route by withdrawing it and naming it again. Within its dump, the second one of a row was taken
+/// for a route that Linux has behind another one, and the route was gone for good.
+#[test]
+fn what_zebra_changes_while_it_sends_its_table_counts() {
+    let mut world = with_zebra();
+    let by = |hops: &[Hop]| Route { protocol: 186, ..route("10.2.0.0/16", 0, hops) };
+    let both = by(&[via(A, "10.0.1.2"), via(B, "10.0.2.2")]);
+    let withdrawn = Route { kind: RouteKind::Other, hops: Hops::None, ..both.clone() };
+    let told = [
+        (Message::Route(both), Some(several(&[(0, "10.0.1.2", 1), (1, "10.0.2.2", 1)]))),
+        (Message::RouteGone(withdrawn), None),
+        (Message::Route(by(&[via(B, "10.0.2.2")])), Some(gateway(1, "10.0.2.2"))),
+        (Message::Route(by(&[via(A, "10.0.1.3")])), Some(gateway(0, "10.0.1.3"))),
+    ];
+    world.zebra.push_back(Report::DumpBegins);
+    for (message, expected) in told {
+        world.zebra.push_back(Report::Message { dumped: true, message });
+        world.settle();
+        assert_eq!(world.target("10.2.0.0/16"), expected);
+    }
+    world.zebra.push_back(Report::DumpEnds { complete: true });
+    world.settle();
+    assert_eq!(world.target("10.2.0.0/16"), Some(gateway(0, "10.0.1.3")));
+}
+
 #[test]
 fn zebra_is_not_heard_before_the_kernel_has_named_its_links() {
     let linux = Linux { feed: Feed::Fpm, ..linux() };
