@@ -56,7 +56,7 @@ fn a_full_ring_takes_nothing(eal: &Eal) {
 
 /// Three threads send numbered packets, one receives: each comes exactly once, and each producer's stay in order.
 fn many_producers(eal: &Eal) {
-    const EACH: u32 = 20_000;
+    const EACH: u32 = 5_000;
     let pool = pool(eal);
     let (sender, mut receiver) = ring(eal, 16, None).unwrap();
     let lost = AtomicU64::new(0);

@@ -11,6 +11,7 @@ use perigee_net::{Address, PrefixOf};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn main() {
     common::run_with(
@@ -173,14 +174,16 @@ fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize
     check(&*writer.reader(), &oracle, &addresses, &format!("seed {seed}, empty"));
 }
 
+/// The first seed, another one each day, and how many there are.
 fn seeds() -> (u64, u64) {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    (number("PERIGEE_FUZZ_SEED").unwrap_or(1), number("PERIGEE_FUZZ").unwrap_or(1))
+    let today = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
+    (number("PERIGEE_FUZZ_SEED").unwrap_or_else(today), number("PERIGEE_FUZZ").unwrap_or(1))
 }
 
 fn random_tables(v4: &[Structure<u32>], v6: &[Structure<u128>], hold: usize) {
     let (first, times) = seeds();
-    for seed in first..first + 2 * times {
+    for seed in first..first + times {
         println!("    PERIGEE_FUZZ_SEED={seed}");
         for structure in v4 {
             // rte_fib1 has room for few long prefixes.

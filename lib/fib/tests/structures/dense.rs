@@ -8,6 +8,7 @@ use perigee_fib::{
     Structure, Trie6Writer, structures,
 };
 use perigee_net::PrefixOf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::harness::Group;
 use crate::oracle::Family;
@@ -16,6 +17,9 @@ const SEED: u64 = 70;
 /// Hosts of a link, and nested prefixes: the oracle tries as many lengths as these have.
 const PREFIXES: u32 = 20_000;
 const NESTED: u32 = 3_000;
+/// Hosts of a link for DXR, which moves all that is behind a change. One of its sizes has the full number, another one
+/// each day.
+const PREFIXES_OF_DXR: u32 = 5_000;
 /// Changes between two commits of structures whose commit is cheap, and of others.
 const BATCH: usize = 32;
 const LARGE_BATCH: usize = 4000;
@@ -40,12 +44,28 @@ fn with_a_network<A: Family + shapes::Family>(writer: Box<dyn LookupWriter<A>>) 
     group
 }
 
+/// Days since 1970, of which `$PERIGEE_DAY` repeats one.
+fn day() -> u64 {
+    let given = std::env::var("PERIGEE_DAY").ok().and_then(|day| day.parse().ok());
+    let today = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
+    given.unwrap_or_else(today)
+}
+
+/// How many prefixes a structure has to hold.
+fn count(name: &str, shape: Shape) -> u32 {
+    match (shape, name.strip_prefix("dxr").and_then(|bits| bits.parse::<u64>().ok())) {
+        (Shape::Nested, _) => NESTED,
+        (_, Some(bits)) if bits % 5 != day() % 5 => PREFIXES_OF_DXR,
+        _ => PREFIXES,
+    }
+}
+
 /// Inserts all, looks all up, removes all: nothing is refused, nothing stays.
 fn comes_and_goes<A: Family + shapes::Family>(structure: &Structure<A>, shape: Shape, alike: bool) {
     let context = format!("{}, {}, alike: {alike}, seed {SEED}", structure.name, shape.name());
     let mut group = with_a_network((structure.new)().expect("memory"));
     let before = group.writers[0].memory();
-    let coming = shape.coming::<A>(if shape == Shape::Nested { NESTED } else { PREFIXES }, SEED);
+    let coming = shape.coming::<A>(count(structure.name, shape), SEED);
     let batch = if group.writers[0].commit_is_cheap() { BATCH } else { LARGE_BATCH };
     for (at, prefix) in coming.iter().enumerate() {
         let id = next_hop(at, alike);
@@ -81,7 +101,7 @@ fn comes_and_goes<A: Family + shapes::Family>(structure: &Structure<A>, shape: S
 }
 
 fn every_structure<A: Family + shapes::Family>(list: &[Structure<A>]) {
-    println!("seed {SEED}");
+    println!("seed {SEED}, PERIGEE_DAY={}", day());
     for structure in list {
         for shape in Shape::ALL {
             comes_and_goes(structure, shape, false);
