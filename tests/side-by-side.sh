@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Runs test programs side by side: `cargo test` runs one after the other, and most of them wait more than they compute.
 #
-#   cargo test --workspace --no-run --message-format=json | tests/side-by-side.sh JOBS [ARGUMENT...]
+#   cargo test --workspace --no-run --message-format=json-render-diagnostics | tests/side-by-side.sh JOBS [ARGUMENT...]
 #
 # Each program runs in its crate's folder, as under cargo, with the arguments; a line says how it ended, and what it
 # printed follows if a test failed. JOBS programs run at once, each with as many threads as its harness takes. A program
@@ -29,7 +29,7 @@ in_order() {
       print rank "\t" $0 }' | sort -s -n -k1,1 | cut -f2-
 }
 
-# run FOLDER PROGRAM ARGUMENT...: one of them; whoever comes first prints first.
+# run FOLDER PROGRAM ARGUMENT...: runs one program; results are printed in the order in which programs end.
 run() {
   local folder=$1 program=$2 name log start=$SECONDS status=0 counts p f i user system took
   shift 2

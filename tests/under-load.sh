@@ -16,7 +16,7 @@ case ${1:-} in
 esac
 
 # The runner of the scenarios, as cargo names it.
-program=$(cargo test -p perigee-tests --test scenarios --no-run 2>&1 | tee /dev/stderr | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
+program=$(cargo test -p perigee-tests --test scenarios --no-run 2>&1 | tee >(cat >&2) | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
 [ -x "$program" ] || { printf 'under-load: found no program of the scenarios; cargo says above why\n' >&2; exit 2; }
 mkdir -p "$folder"
 rm -f "$folder"/*.log "$folder/table.txt"

@@ -39,7 +39,8 @@ trap 'kill -INT -- "-$test"' INT
 trap 'kill -TERM -- "-$test"' TERM HUP
 # Once more where a signal has ended the wait and not the program.
 while :; do
-  wait "$test" 2>/dev/null
+  # -f: for its end, not for a stop.
+  wait -f "$test" 2>/dev/null
   code=$?
   kill -0 "$test" 2>/dev/null || break
 done

@@ -95,7 +95,7 @@ const NEXT_HOPS: u32 = 250;
 /// MB of memory for packets.
 const MEMORY: u32 = 512;
 
-/// The cores for so many threads, of those that this process may use.
+/// The cores for this number of threads, out of those that this process may use.
 fn cores(threads: Option<usize>) -> Result<Cores> {
     let mut cores = Cores::usable()?;
     let usable = cores.list().len();
@@ -112,7 +112,7 @@ fn cores(threads: Option<usize>) -> Result<Cores> {
     Ok(cores)
 }
 
-/// What whoever reads the figures has to know.
+/// What a reader of the figures has to know.
 fn remarks(cores: &Cores, forward: Option<&Forward>) -> Vec<String> {
     let most = cores.list().len();
     let mut all: Vec<String> = forward.and_then(Forward::remark).into_iter().collect();

@@ -77,7 +77,7 @@ trust() {
 copy_tree() {
   local to=$1
   mkdir -p "$to"
-  find "$to" -mindepth 1 -maxdepth 1 ! -name target ! -name .x-installed -exec rm -rf --one-file-system {} +
+  find "$to" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf --one-file-system {} +
   (cd "$top" && git ls-files -coz --exclude-standard | tar --null --ignore-failed-read -cf - -T -) | tar -C "$to" -xf -
   # `./x check` lists files by git.
   git -C "$to" -c init.defaultBranch=main init -q

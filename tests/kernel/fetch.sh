@@ -78,6 +78,8 @@ fetch() {
   suite=$(suite_of "$version")
   command -v apt-get >/dev/null || die "there is no apt-get, by which Debian's kernels come"
   [ -e "$KEYRING" ] || die "there is no $KEYRING, by which kernels are checked: apt-get install debian-archive-keyring"
+  # An interrupted run may have left one.
+  rm -rf "$to.new"
   mkdir -p "$to.new"
   new=$(realpath "$to.new") apt=$new/apt
   private "$suite" "$apt"

@@ -12,7 +12,8 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "run.sh: $*"; exit 1; }
 
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
-# Seconds that a guest may take until it is up, and be silent then: a scenario is, until it ends.
+# Seconds until a guest has to be up, and the longest silence of a guest that is, for a patience of 1: a scenario
+# prints at its end only.
 BOOT=300 BOOT_KVM=60 SILENCE=1500
 # QEMU's translation takes five to ten times as long as the machine itself.
 PATIENCE_TCG=4
@@ -93,6 +94,7 @@ start() {
   shift
   [ "$accel" = tcg ] || { cpu=host how=$accel; }
   patience=${PERIGEE_PATIENCE:-$([ "$accel" = tcg ] && echo $PATIENCE_TCG || echo 1)}
+  [[ $patience =~ ^[1-9][0-9]*$ ]] || die "PERIGEE_PATIENCE: found $patience, expected a whole number"
   rm -rf "${scratch:?}"/* # a guest before this one
   # On a busy machine the kernel hears too little of its timer in time, and panics: no_timer_check.
   local line='console=ttyS0 panic=-1 quiet random.trust_cpu=on no_timer_check'
@@ -140,7 +142,7 @@ follow() {
   while kill -0 "$qemu" 2>/dev/null; do
     size=$(stat -c %s "$scratch/out" "$scratch/console" "$scratch/status")
     [ "$size" = "$last" ] || last=$size since=$SECONDS
-    [ $((SECONDS - since)) -lt $SILENCE ] || failed "has been silent for $((SILENCE / 60)) minutes, and was ended"
+    [ $((SECONDS - since)) -lt $((SILENCE * patience)) ] || failed "has been silent for $((SILENCE * patience / 60)) minutes, and was ended"
     sleep 1
   done
   wait $! || true

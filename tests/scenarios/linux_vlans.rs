@@ -179,7 +179,7 @@ fn the_mtu_of_a_vlan_is_its_links(world: &World) {
     client.ping(5, "-M do -s 1472 10.0.100.2");
     world.ip("link set lan.100 mtu 1300");
     wait_until("the MTU of the link", || interface(&router, "lan.100").is_some_and(|lan| lan["mtu"] == 1300));
-    let text = client.ping_fails("-M do -s 1400 10.0.100.2");
+    let text = client.ping_refused("-M do -s 1400 10.0.100.2");
     assert!(text.replace("mtu = ", "mtu=").contains("mtu=1300"), "{text}");
     client.run("ip route flush cache").good();
     client.ping(5, "-M dont -s 1400 10.0.100.2");

@@ -4,7 +4,9 @@
 
 use crate::snabb::{command, snabb};
 use perigee_net::MacAddr;
-use perigee_tests::{Asserts, Good, Process, Signal, Wire, World, frame, run, wait_seeing, wait_until};
+use perigee_tests::{
+    Asserts, Good, LONGEST_WAIT, Process, Signal, Wire, World, frame, patient, run, wait_seeing, wait_until,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -60,8 +62,8 @@ fn received() -> [u64; 2] {
     ["q0_rxpackets", "q1_rxpackets"].map(|queue| folders.iter().map(|folder| counter(folder, queue)).sum())
 }
 
-/// Sends 300 flows from an address; does each frame come out, and once?
-fn once_each(from: &Wire, to: &Wire, source: &str) -> bool {
+/// Sends 300 flows from an address; does each frame come out within `longest`, and once?
+fn once_each(from: &Wire, to: &Wire, source: &str, longest: Duration) -> bool {
     let sent: Vec<Vec<u8>> = (0..300)
         .map(|i| frame::udp4_ports(MacAddr([2, 0, 0, 0, 0, 9]), source, "10.9.0.1", (1000 + i, 53), 60))
         .collect();
@@ -78,7 +80,7 @@ fn once_each(from: &Wire, to: &Wire, source: &str) -> bool {
         take();
     }
     let start = Instant::now();
-    while take() < sent.len() && start.elapsed() < Duration::from_secs(5) {
+    while take() < sent.len() && start.elapsed() < longest {
         std::thread::yield_now();
     }
     // sleep: time for a frame that comes twice; without it, one might not be noticed
@@ -106,7 +108,8 @@ fn queues_of_a_card_are_shared_by_processes(world: &World) {
             // Until each has looked who is there, the first one has all flows, or both have them.
             tried += 1;
             let before = received();
-            let once = once_each(&from, &to, &format!("10.8.{}.1", tried % 250 + 1));
+            let source = format!("10.8.{}.1", tried % 250 + 1);
+            let once = once_each(&from, &to, &source, Duration::from_secs(5));
             let both = received().iter().zip(before).all(|(now, before)| *now > before);
             once && both || process.said().contains("PACKET_FANOUT")
         });
@@ -120,7 +123,8 @@ fn queues_of_a_card_are_shared_by_processes(world: &World) {
         // One process more: whether two meet depends on whether the first one's number is even.
         run(&mut Command::new("true"));
     };
-    assert!(once_each(&from, &to, "10.8.0.1"), "a frame is there twice, or missing: {}", process.said());
+    let once = once_each(&from, &to, "10.8.0.1", patient(LONGEST_WAIT));
+    assert!(once, "a frame is there twice, or missing: {}", process.said());
     wait_seeing("both queues to have had some", received, |received| received.iter().all(|n| *n > 80));
     process.signal(Signal::TERM).good();
     wait_until("its end", || process.ended().good().is_some());

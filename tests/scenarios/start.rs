@@ -28,7 +28,7 @@ fn a_start_that_is_interrupted_while_dpdk_starts_ends_in_order(world: &World) {
         });
         let log = router.stderr();
         let lines: Vec<_> = log.lines().collect();
-        let [first, second] = lines[..] else { panic!("two lines while DPDK starts:\n{log}") };
+        let [first, second, ..] = lines[..] else { panic!("two lines while DPDK starts:\n{log}") };
         assert!(first.contains("perigee 0.") && first.ends_with("configuration /run/router.toml"), "{first}");
         assert!(second.contains("DPDK ") && second.ends_with(" starts"), "{second}");
         router.signal(signal).good();

@@ -77,7 +77,16 @@ impl Router {
     /// Lets something happen while none of its threads runs.
     #[track_caller]
     pub fn while_stopped(&self, happens: impl FnOnce()) {
+        /// It runs again, whatever panics.
+        struct Continued<'a>(&'a Router);
+        impl Drop for Continued<'_> {
+            fn drop(&mut self) {
+                // Where it has ended, whoever waits for it next says so.
+                let _ended = self.0.deref().signal(Signal::CONT);
+            }
+        }
         self.signal(Signal::STOP);
+        let _continued = Continued(self);
         let state = |task: &Path| fs::read_to_string(task.join("stat")).unwrap_or_default();
         // The state follows the name in brackets.
         let stopped =
@@ -87,7 +96,6 @@ impl Router {
             tasks.map(|task| task.path()).all(|task| stopped(&task))
         });
         happens();
-        self.signal(Signal::CONT);
     }
 
     /// Ends it by SIGTERM. It must exit cleanly, with every packet buffer returned, and leave no socket behind.

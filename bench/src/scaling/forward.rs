@@ -39,7 +39,7 @@ pub struct Forward {
     _folder: tempfile::TempDir,
 }
 
-/// Workers over ports: a port each while DPDK has so many, else a queue of a port that they share.
+/// Where workers are: on a port each while DPDK has enough ports, else with queues of a port that they share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     workers: usize,
@@ -110,8 +110,8 @@ impl Forward {
             let [file, rest] = ["source", "rest"].map(|name| folder.path().join(format!("{name}{number}.pcap")));
             traffic::write_pcap(&file, &frames)?;
             traffic::write_pcap(&rest, &frames[..1])?;
-            // It drops what is sent, and has as many queues for that as it receives by: those that nobody looks at are
-            // for this.
+            // net_pcap drops what is sent. It has as many transmit queues as receive queues, so extra receive queues
+            // that no worker reads make room for the outputs.
             let queues = (0..layout.on_port).flat_map(|_| {
                 (0..PORTS).map(|queue| format!(",rx_pcap={}", if queue == 0 { &file } else { &rest }.display()))
             });

@@ -19,7 +19,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Of up to so many threads.
+    /// The plan for up to `most` threads.
     pub fn new(most: usize) -> Plan {
         Plan { most, numbers: ladder(most as u32).into_iter().skip(1).map(|number| number as usize).collect() }
     }
@@ -35,7 +35,7 @@ impl Plan {
         self.most.min(ALONE) + self.numbers.len()
     }
 
-    /// How long all rounds of so many subjects take, each measurement so long.
+    /// How long all rounds of these subjects take if each measurement takes `time`.
     pub fn time(&self, subjects: usize, rounds: usize, time: Duration) -> Duration {
         (WARM + SETUP + time) * (self.measurements() * subjects * rounds) as u32
     }

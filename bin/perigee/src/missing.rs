@@ -60,7 +60,7 @@ mod tests {
         command: Missing,
     }
 
-    /// After `./x demo`, clap said "unrecognized subcommand 'gen'" to those who went on with the README.
+    /// After `./x demo`, clap said "unrecognized subcommand 'gen'" to readers who followed the README.
     #[test]
     fn a_subcommand_that_the_demo_does_without_says_what_to_run() {
         for line in [

@@ -28,7 +28,7 @@ pub fn out(text: Arguments) {
     }
 }
 
-/// For `eprint!`: whoever does not read this misses it.
+/// For `eprint!`: text that cannot be written is dropped.
 pub fn note(text: Arguments) {
     let _ = std::io::stderr().write_fmt(text);
 }

@@ -93,7 +93,7 @@ fn across_a_wire(eal: &Eal) {
         got = receive(&mut rx, 1);
         assert!(!got.is_empty(), "the tagged frame does not come");
     }
-    assert_eq!(got, [tagged]);
+    assert!(got.contains(&tagged), "{got:x?}");
     assert!(left.stats().tx_packets >= 301 && right.stats().rx_packets >= 301);
 
     right.set_mtu(1500).unwrap();

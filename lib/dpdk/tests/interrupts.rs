@@ -157,7 +157,7 @@ fn tap(eal: &Eal) {
         send(&mut tx, &pool, std::slice::from_ref(&frame));
         assert!(readable(&rx, LONGEST_WAIT), "the packet wakes it");
         rx.disarm();
-        while receive(&mut rx, 1) != [frame.clone()] {
+        while !receive(&mut rx, 1).contains(&frame) {
             assert!(start.elapsed() < LONGEST_WAIT, "the packet does not come");
         }
     }

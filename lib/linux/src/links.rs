@@ -49,9 +49,8 @@ impl Follower {
         if came_up {
             self.restore_link_local(index);
         }
-        // With its carrier a link loses its next-hop objects, groups lose these members, and the link's own state is
-        // all that the kernel reports. The first report without a carrier may come before it has removed them, but not
-        // the last one.
+        // A link that loses its carrier loses its next-hop objects, and groups lose these members. The kernel reports
+        // only the link's state. A first report may come before the objects are removed; the last one comes after.
         let lost_objects = !dumped && !carrier && self.feed(id).is_some_and(|feed| feed.next_hops.lead_over(index));
         if went_down || lost_objects {
             // When a link goes down, the kernel removes its IPv4 routes without a notification.

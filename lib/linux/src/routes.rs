@@ -46,8 +46,8 @@ impl Follower {
         }
         let Some(feed) = self.feed(id) else { return };
         let complete = feed.complete;
-        // Of several routes of the kernel with one key, the first is in use. zebra has one for each, and what changes
-        // while it sends its table comes in between: the last one counts.
+        // The kernel may have several routes with one key: the first is in use. zebra has one route for each key, and
+        // its changes arrive in the middle of its table: the last one counts.
         if feed.dump_of(dumped).is_some_and(|seen| !seen.route(prefix, key)) && id == FeedId::Kernel {
             self.appended.insert((prefix, key));
             return;
@@ -84,10 +84,12 @@ impl Follower {
         if let Some(feed) = self.feed(id) {
             feed.missed |= matches!(skip, Skip::OtherInterface | Skip::NextHop);
         }
-        if dumped {
+        // Of the kernel, notifications tell what has replaced it. zebra's changes are part of its dump.
+        let in_dump = dumped && id == FeedId::Kernel;
+        if in_dump {
             self.may_name_a_newer_object(id, linux);
         }
-        if let (Ok(key), false) = (self.policy.key(linux), dumped || linux.appended)
+        if let (Ok(key), false) = (self.policy.key(linux), in_dump || linux.appended)
             && has(table, linux.prefix, key)
         {
             match (id, skip) {
@@ -97,8 +99,8 @@ impl Follower {
         }
     }
 
-    /// A route of a dump may name a next-hop object that was made after the dump had listed these. Notifications of
-    /// both are yet to come, and until then the route that it has replaced is not gone.
+    /// A route of a dump may name a next-hop object that is newer than the dump's list of objects. Notifications of
+    /// both follow the dump. Until then the route that it replaces stays.
     fn may_name_a_newer_object(&mut self, id: FeedId, linux: &LinuxRoute) {
         let Ok(key) = self.policy.key(linux) else { return };
         let Some(Feed { dump: Some(seen), next_hops, .. }) = self.feed(id) else { return };

@@ -34,10 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is dumped, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop
-/// objects before the routes that name them. Routes are not the first for a second reason: Linux reports a link to be
-/// down before it removes the routes over it, of which it reports nothing, and dumps routes before it has removed them (6.18: a quarter
-/// of 20,000 were still there). Links and next-hop objects are dumped under the lock of whoever changes them: when that
-/// is done.
+/// objects before the routes that name them. Routes come after links for a second reason: Linux reports that a link is
+/// down before it removes the routes over it. It does not report these removals, and a dump in between still shows the
+/// routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects take the lock that a change holds, so they
+/// wait for its end.
 const DUMPS: [(u16, u8, usize); 8] = [
     (kind::GET_LINK, AF_UNSPEC, 16),
     (kind::GET_ADDRESS, AF_UNSPEC, 8),

@@ -24,6 +24,8 @@ const BUFFER: usize = 256 * 1024;
 const HEADER: usize = 4;
 /// zebra has sent its whole table when nothing has come for this long.
 const QUIET: Duration = Duration::from_secs(1);
+/// A zebra whose routes change all the time is never quiet: behind `hold`, its table has been sent after this time.
+const LONGEST: Duration = Duration::from_secs(300);
 
 /// Waits for zebra on `listener`. After zebra has connected for the second time, routes that it does not name within `hold` are
 /// gone. A dump is asked for by hanging up: zebra connects again and sends everything. `bell` is rung after each update; when the
@@ -51,6 +53,13 @@ struct State {
     before: bool,
     /// The beginning of a message whose end has not come yet.
     rest: Vec<u8>,
+}
+
+impl State {
+    fn dump_is_over(&self, now: Instant) -> bool {
+        let quiet = self.heard.is_none_or(|heard| now.saturating_duration_since(heard) >= QUIET);
+        self.dump_until.is_some_and(|until| until <= now && (quiet || until + LONGEST <= now))
+    }
 }
 
 struct Reader {
@@ -130,9 +139,7 @@ impl Reader {
 
     /// Ends the dump if its time is over and nothing comes any more.
     fn end_of_dump(&mut self) -> Result<(), Stopped> {
-        let now = Instant::now();
-        let quiet = self.state.heard.is_none_or(|heard| now.duration_since(heard) >= QUIET);
-        if quiet && self.state.dump_until.is_some_and(|until| until <= now) {
+        if self.state.dump_is_over(Instant::now()) {
             self.state.dump_until = None;
             return self.reporter.pass(Update::DumpEnds { complete: true });
         }
@@ -223,6 +230,20 @@ mod tests {
             bytes.truncate(random.random_range(0..=bytes.len()));
             assert!(unpack(&bytes).1 <= bytes.len());
         }
+    }
+
+    /// Its stale routes were never withdrawn.
+    #[test]
+    fn a_zebra_that_is_never_quiet_has_sent_its_table_in_the_end() {
+        let begin = Instant::now();
+        let over = |heard: u64, now: u64| {
+            let [heard, now] = [heard, now].map(|seconds| begin + Duration::from_secs(seconds));
+            let until = begin + Duration::from_secs(60);
+            State { dump_until: Some(until), heard: Some(heard), ..State::default() }.dump_is_over(now)
+        };
+        assert!(!over(10, 59) && over(10, 60) && over(59, 61), "quiet, before hold and behind it");
+        assert!(!over(60, 60) && !over(359, 359) && over(360, 360), "never quiet");
+        assert!(!State::default().dump_is_over(begin), "no dump");
     }
 
     fn wait(fpm: &mut impl Source) -> Update {

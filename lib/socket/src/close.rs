@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The end of many sockets. The kernel waits for all cores whenever it closes a packet socket, 10 to 30 ms and longer
-//! on a busy machine. A port of a router with many workers has hundreds; what several threads wait for comes to all of
-//! them at once.
+//! on a busy machine. A port of a router with many workers has hundreds of sockets. Several threads
+//! close them, so that these waits overlap.
 
 /// Most threads that wait.
 const THREADS: usize = 64;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A start that can be interrupted: between two steps it looks whether the end was asked for. DPDK's start is one long
-//! step that nothing interrupts, so the end by force waits for it.
+//! A start that can be interrupted: it checks between two steps whether the end was asked for. DPDK's start is one long
+//! step. The time limit of the end begins after it; a second signal does not wait.
 
 use anyhow::Result;
 use std::fmt::{self, Display, Formatter};
@@ -47,8 +47,14 @@ impl Start {
     /// # Errors
     /// The step's error, or that the end was asked for before or during it; then what the step made is dropped.
     pub fn uninterrupted<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.step()?;
-        self.state().busy = true;
+        {
+            // Under one lock: who asks for the end in between would find that no step is under way.
+            let mut state = self.state();
+            if state.asked {
+                return Err(Interrupted.into());
+            }
+            state.busy = true;
+        }
         let made = work();
         self.state().busy = false;
         self.changed.notify_all();

@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What each port and each worker adds to the time that the end may take, that of a step of the start as well, before
-/// it is made by force: the kernel waits for other cores whenever a packet socket is closed.
+/// Each port and each worker adds this to the time limit of the end, as the kernel waits for other cores whenever it
+/// closes a packet socket. It covers a step of the start, too.
 const END_OF_EACH: Duration = Duration::from_millis(100);
 
 /// How long the end waits for DPDK's start, which nothing interrupts: on a busy machine it has taken 12 s.

@@ -73,7 +73,7 @@ pub fn receive_all(queue: &mut dyn ReceiveQueue) -> Vec<Vec<u8>> {
     receive_until(queue, Duration::from_secs(2), |_| false)
 }
 
-/// Receives until that is enough, or nothing has come for so long.
+/// Receives until `enough` says so, or until nothing has come for `longest`.
 fn receive_until(queue: &mut dyn ReceiveQueue, longest: Duration, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
     let (mut batch, mut frames, mut idle, mut last) = (Batch::new(&MBUF), Vec::new(), 0, Instant::now());
     while !enough(&frames) && last.elapsed() < longest {

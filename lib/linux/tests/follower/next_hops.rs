@@ -111,7 +111,7 @@ fn a_link_that_is_down_has_no_next_hop_objects() {
     assert_eq!(targets(&world), left);
 }
 
-/// Only objects that routes name themselves were watched: a group's routes went on to where its member had led.
+/// Only objects that routes name themselves were watched: a group's routes kept the old gateway of a member.
 #[test]
 fn a_member_that_is_replaced_in_place_changes_the_routes_of_its_groups() {
     for compatible in [true, false] {
@@ -123,7 +123,7 @@ fn a_member_that_is_replaced_in_place_changes_the_routes_of_its_groups() {
         assert_eq!(world.target("2001:db8:a::/48"), Some(both("2001:db8:1::7", "2001:db8:2::2")), "{compatible}");
         assert_eq!(world.audit(false).total, 0, "{compatible}");
     }
-    // One of a group that no route names is nobody's.
+    // A member of a group that no route names causes no dump.
     let mut world = World::new();
     world.kernel.set_object(1, NextHopTo::Hop(via(A, "10.0.1.2")));
     world.kernel.set_object(9, group(&[1]));

@@ -395,6 +395,9 @@ fn what_zebra_changes_while_it_sends_its_table_counts() {
         (Message::Route(both), Some(several(&[(0, "10.0.1.2", 1), (1, "10.0.2.2", 1)]))),
         (Message::RouteGone(withdrawn), None),
         (Message::Route(by(&[via(B, "10.0.2.2")])), Some(gateway(1, "10.0.2.2"))),
+        (Message::Route(by(&[via(99, "10.9.9.9")])), None),
+        (Message::Route(by(&[via(A, "10.0.1.3")])), Some(gateway(0, "10.0.1.3"))),
+        (Message::Route(Route { next_hop: 77, hops: Hops::None, ..by(&[]) }), None),
         (Message::Route(by(&[via(A, "10.0.1.3")])), Some(gateway(0, "10.0.1.3"))),
     ];
     world.zebra.push_back(Report::DumpBegins);
