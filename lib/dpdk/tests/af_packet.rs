@@ -8,6 +8,7 @@ use perigee_dpdk::*;
 use perigee_net::MacAddr;
 use perigee_packet::{Pool, Port, TransmitQueue};
 use std::process::{Command, exit};
+use std::time::Instant;
 
 const INSIDE: &str = "PERIGEE_TEST_INSIDE";
 
@@ -128,7 +129,11 @@ fn queue_pairs(eal: &Eal) {
         .collect();
     send(&mut tx, &pool, &sent);
     let udp = |q: &mut RxQueue| receive_all(q).into_iter().filter(|f| f[12..14] == [8, 0]).collect::<Vec<_>>();
-    let (a, b) = (udp(&mut first), udp(&mut second));
+    let (mut a, mut b, start) = (Vec::new(), Vec::new(), Instant::now());
+    while a.len() + b.len() < sent.len() && start.elapsed() < LONGEST_WAIT {
+        a.extend(udp(&mut first));
+        b.extend(udp(&mut second));
+    }
     println!("    {} and {} packets", a.len(), b.len());
     assert!(!a.is_empty() && !b.is_empty());
     let mut all = [a, b].concat();

@@ -102,22 +102,21 @@ pub fn flows_stay_together_and_fragments_as_sent() {
     for chunk in sent.chunks(64) {
         pair.send(chunk);
     }
-    let [first, second] = &mut pair.rx[..] else { panic!("two queues") };
-    let (a, b) = (receive_all(first, pair.pool, ipv4), receive_all(second, pair.pool, ipv4));
+    let got = receive_by_each(&mut pair.rx, pair.pool, sent.len(), ipv4);
+    let [a, b] = &got[..] else { panic!("two queues") };
     println!("    {} and {} frames", a.len(), b.len());
     assert!(!a.is_empty() && !b.is_empty());
     assert_eq!(a.len() + b.len(), sent.len());
     for flow in 0..32 {
         let of = |all: &[Vec<u8>]| all.iter().filter(|f| f[29] == flow).cloned().collect::<Vec<_>>();
-        let (a, b) = (of(&a), of(&b));
+        let (a, b) = (of(a), of(b));
         assert!(a.is_empty() || b.is_empty(), "flow {flow} came on both queues");
         assert!([a, b].concat() == of(&sent), "flow {flow} came in another order");
     }
     // The kernel would make one packet of these two, if it were asked to keep fragments together.
     let pieces = [udp(1, 99, [0x20, 0], 40), udp(1, 99, [0, 5], 40)];
     pair.send(&pieces);
-    let [first, second] = &mut pair.rx[..] else { panic!("two queues") };
-    let mut got = [receive_all(first, pair.pool, ipv4), receive_all(second, pair.pool, ipv4)].concat();
+    let mut got = receive_by_each(&mut pair.rx, pair.pool, pieces.len(), ipv4).concat();
     got.sort_by_key(|f| f[20..22] == [0, 5]);
     assert_eq!(got, pieces);
     pair.end();

@@ -180,6 +180,25 @@ fn receive_all(rx: &mut RxQueue, pool: &'static HeapPool, choose: fn(&[u8]) -> b
     receive_for(rx, pool, usize::MAX, LONG_ENOUGH, choose)
 }
 
+/// Receives by all of these queues until `n` chosen frames have come in sum, or [`LONGEST_WAIT`] is over, and until no
+/// more come; by queue.
+fn receive_by_each(
+    queues: &mut [RxQueue],
+    pool: &'static HeapPool,
+    n: usize,
+    choose: fn(&[u8]) -> bool,
+) -> Vec<Vec<Vec<u8>>> {
+    let (mut got, start) = (vec![Vec::new(); queues.len()], Instant::now());
+    loop {
+        for (rx, got) in queues.iter_mut().zip(&mut got) {
+            got.extend(receive_all(rx, pool, choose));
+        }
+        if got.iter().map(Vec::len).sum::<usize>() >= n || start.elapsed() >= LONGEST_WAIT {
+            return got;
+        }
+    }
+}
+
 fn receive_for(
     rx: &mut RxQueue,
     pool: &'static HeapPool,
