@@ -60,13 +60,13 @@ for ((i = 1; i <= times; i++)); do run "one-core-$i" taskset -c "$core" "$progra
 
 # A row for each scenario that has failed, with the runs in which it has; runs that ended early are a row, too.
 awk '
-  FNR == 1 { runs++; log = FILENAME; sub(".*/", "", log) }
+  FNR == 1 { runs++; run = FILENAME; sub(".*/", "", run) }
   /^test .* \.\.\. +(ok|FAILED|ignored)/ {
     name = $2; seen[name]++
-    if ($0 ~ /FAILED$/) { failed[name]++; where[name] = where[name] " " log }
+    if ($0 ~ /FAILED$/) { failed[name]++; where[name] = where[name] " " run }
     if ($0 ~ /ignored/) ignored[name] = 1
   }
-  /^test result: / { ended[log] = 1 }
+  /^test result: / { ended[run] = 1 }
   END {
     for (name in seen) scenarios++
     for (name in ignored) left_out++
@@ -75,8 +75,8 @@ awk '
     for (name in failed) { bad = 1; printf "%-70s %5d %8d %s\n", name, seen[name], failed[name], where[name] | "sort"; }
     close("sort")
     for (i = 1; i < ARGC; i++) {
-      log = ARGV[i]; sub(".*/", "", log)
-      if (!(log in ended)) { bad = 1; printf "%-70s %5d %8d  %s\n", "a run that did not come to its end", 1, 1, log }
+      run = ARGV[i]; sub(".*/", "", run)
+      if (!(run in ended)) { bad = 1; printf "%-70s %5d %8d  %s\n", "a run that did not come to its end", 1, 1, run }
     }
     if (!bad) print "no failure"
     exit bad || scenarios == 0
