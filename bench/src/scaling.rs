@@ -11,7 +11,7 @@
 //!
 //! In each round a thread runs alone, on some cores in turn, then several run at once: 2, 4, 8, 12, 16 and so on up to
 //! all. Rates are per CPU time of each thread, so that other programs on the machine do not count; what they do to
-//! caches and clock does. Ratios are taken within a round. What has been measured when an interrupt comes is reported.
+//! caches and clock does. Ratios are taken within a round. An interrupt reports the finished rounds.
 
 mod forward;
 mod plan;

@@ -26,7 +26,7 @@ perigee_tests::scenarios![
     mistakes_are_described,
 ];
 
-/// What is caught up with, or comes while nobody receives it, has to fit into the rings: their 1,024 frames are two
+/// Frames that are sent late, or arrive while their receiver has no core, have to fit into the rings: their 1,024 frames are two
 /// seconds of this.
 const RATE: &str = "500pps";
 

@@ -68,7 +68,7 @@ fn a_router_of_root_is_somebody_else_once_it_runs(world: &World) {
     router.stop();
 }
 
-/// `./x run my.toml` by root, in a home that nobody else may enter: a reload was refused for a reason that did not say
+/// `./x run my.toml` by root, in a home that no other user may enter: a reload was refused for a reason that did not say
 /// whose.
 fn a_router_of_roots_own_files_says_what_reloads_need(world: &World) {
     let Pair { client, .. } = Pair::new(world);

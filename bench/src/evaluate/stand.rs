@@ -17,7 +17,7 @@ pub struct Stand {
     pub quick: bool,
     /// Cores for workers, the first to be taken first.
     pub cores: Vec<usize>,
-    /// Ctrl-C: what is measured in rounds ends, and is kept if each measurement has a round.
+    /// Ctrl-C ends a figure that is measured in rounds. It is kept if each of its measurements has a round.
     pub interrupts: Interrupts,
     /// Has one ended rounds early?
     pub partly: bool,

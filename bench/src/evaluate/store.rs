@@ -68,8 +68,8 @@ impl Store {
         serde_json::from_str(&fs::read_to_string(self.folder.join(figure.name).join(OUTCOME)).ok()?).ok()
     }
 
-    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? What was left out or
-    /// interrupted is tried again.
+    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? A figure that was left
+    /// out or interrupted is tried again.
     pub fn has(&self, figure: &Figure, narrowed: &str) -> bool {
         let good = |kept: Kept| {
             let whole = kept.outcome.left_out.is_none() && !kept.outcome.partly;

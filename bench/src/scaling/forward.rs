@@ -70,7 +70,7 @@ impl Layout {
         ports..ports + PORTS
     }
 
-    /// What is otherwise than with a few workers.
+    /// How this layout differs from that of a few workers.
     fn remark(self) -> Option<String> {
         let Layout { workers, on_port, most_ports } = self;
         (on_port > 1).then(|| {

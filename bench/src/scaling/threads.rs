@@ -77,7 +77,7 @@ mod tests {
         assert!(rates.len() == 5 && rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
     }
 
-    /// The others worked on for ever beside a thread that could not be pinned.
+    /// A thread that could not be pinned left the others working for ever.
     #[test]
     fn one_that_fails_ends_the_others() {
         let cores = Cores::usable().unwrap();

@@ -2,7 +2,8 @@
 //! From a configuration to a running router: helper, DPDK, ports, twins, tables, scripts, threads, API.
 //!
 //! Any failure is reported in one sentence, and everything is undone: dropping a half-made router closes its ports, and the
-//! helper removes twins and restores interfaces when its socket closes. The same happens when the end is asked for during the start.
+//! helper removes twins and restores interfaces when its socket closes.
+//! The same happens when the end is asked for during the start.
 
 mod linux;
 mod ports;

@@ -40,7 +40,7 @@ pub fn word(text: impl Display) -> String {
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-// The macros of std panic where nobody reads.
+// The macros of std panic where the reader is gone.
 #[cfg(feature = "measure")]
 macro_rules! print {
     ($($text:tt)*) => { $crate::output::out(format_args!($($text)*)) };

@@ -84,7 +84,7 @@ impl Follower {
         if let Some(feed) = self.feed(id) {
             feed.missed |= matches!(skip, Skip::OtherInterface | Skip::NextHop);
         }
-        // Of the kernel, notifications tell what has replaced it. zebra's changes are part of its dump.
+        // The kernel reports a replacement by a notification. zebra's changes are part of its dump.
         let in_dump = dumped && id == FeedId::Kernel;
         if in_dump {
             self.may_name_a_newer_object(id, linux);

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// lost, dumps take at most half of the thread's time.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is dumped, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop
+/// The dumps, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop
 /// objects before the routes that name them. Routes come after links for a second reason: Linux reports that a link is
 /// down before it removes the routes over it. It does not report these removals, and a dump in between still shows the
 /// routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects take the lock that a change holds, so they

@@ -7,7 +7,8 @@ use perigee_dpdk::{pin_current_thread, usable_cores};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// So many cores are pretended, which share those that there are: for what a large machine's plan does on a small one.
+/// The number of cores to pretend. They share the real ones. It shows on a small machine what the plan of a large one
+/// does; the figures mean nothing.
 /// No figure counts.
 pub const PRETEND: &str = "PERIGEE_PRETEND_CORES";
 /// Most cores that can be pretended.
@@ -47,7 +48,7 @@ impl Cores {
         }
     }
 
-    /// So many, which share these.
+    /// This number of pretended cores, which share the real ones.
     pub fn pretended(count: usize, real: Vec<usize>) -> Cores {
         Cores { real: Some(real), ..Cores::of((0..count).collect(), |_| None) }
     }
@@ -78,7 +79,7 @@ impl Cores {
         &self.usable
     }
 
-    /// So many workers have a physical core each, and further ones share them; `None`: all have one.
+    /// The number of physical cores, if workers have to share them; `None`: each has one.
     pub fn physical(&self) -> Option<usize> {
         let physical: BTreeSet<usize> = self.list.iter().map(|core| self.physical[core]).collect();
         (physical.len() < self.list.len()).then_some(physical.len())

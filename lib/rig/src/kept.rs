@@ -37,7 +37,7 @@ pub(crate) struct Made {
     pub bytes: usize,
 }
 
-/// What is kept.
+/// Tables and packets that are kept.
 #[derive(Default)]
 pub(crate) struct Kept {
     tables: HashMap<Key, Made>,
@@ -75,7 +75,7 @@ impl Kept {
     }
 
     /// The packets that come to a worker by a port, for some of `destinations` (two ways: for those behind the other
-    /// port), made or kept; and the seed that they are drawn with. A worker of that number has the same ones beside any
+    /// port), made or kept; and the seed that they are drawn with. A worker of that number has the same ones with any
     /// number of others.
     pub fn traffic(
         &mut self,

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Packet buffers: what workers hold at once, and threads' caches. So many are enough for this number of workers.
+/// Packet buffers for up to [`WORKERS`] workers: those that workers hold at once, and threads' caches.
 const BUFFERS: u32 = 16_384;
 const WORKERS: usize = 16;
 /// Memory for them, in MB.

@@ -209,7 +209,7 @@ impl Beside {
     }
 }
 
-/// What has been measured so far.
+/// The results so far.
 pub struct SoFar<'a> {
     rig: &'a Rig,
     requests: &'a [Request],

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// The script's generation, and a sentence about each thing that did not fit.
 type Reloaded = (u64, Vec<String>);
 
-/// How long workers have for a first round with a new script, beside its stall budget, in ns. Far more than needed: the
+/// How long workers have for a first round with a new script, in addition to its stall budget, in ns. Far more than needed: the
 /// machine may be busy.
 const PATIENCE: u64 = 30_000_000_000;
 

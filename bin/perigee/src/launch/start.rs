@@ -33,13 +33,19 @@ struct State {
     busy: bool,
 }
 
+impl State {
+    fn step(&self) -> Result<(), Interrupted> {
+        if self.asked { Err(Interrupted) } else { Ok(()) }
+    }
+}
+
 impl Start {
     /// Between two steps.
     ///
     /// # Errors
     /// The end was asked for.
     pub fn step(&self) -> Result<(), Interrupted> {
-        if self.state().asked { Err(Interrupted) } else { Ok(()) }
+        self.state().step()
     }
 
     /// Does a step that cannot be interrupted.
@@ -48,11 +54,9 @@ impl Start {
     /// The step's error, or that the end was asked for before or during it; then what the step made is dropped.
     pub fn uninterrupted<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         {
-            // Under one lock: who asks for the end in between would find that no step is under way.
+            // Under one lock: a signal in between would find that no step is under way.
             let mut state = self.state();
-            if state.asked {
-                return Err(Interrupted.into());
-            }
+            state.step()?;
             state.busy = true;
         }
         let made = work();

@@ -120,7 +120,7 @@ fn measure(args: &CalibrateArgs, bench: &mut Bench, kept: &mut usize) -> Result<
     ];
     let pauses = bench.pauses()?;
     let settings = campaign::identifying(bench.cores(), args.quick);
-    // Whatever ends it early, what has been measured is there.
+    // The finished points are in the file, whatever ends this early.
     let mut keep = |points: &[Measured], head: &[String]| -> Result<String> {
         let rows = campaign::csv(head, points);
         if !points.is_empty() {

@@ -199,7 +199,7 @@ pub fn verify(profile: &Profile, plan: &Plan) -> Result<ExitCode> {
     Ok(if found.interrupted { ExitCode::FAILURE } else { printed })
 }
 
-/// What is measured, or nothing if there is an interrupt.
+/// The results of `measure`; none after an interrupt.
 fn unless_interrupted<T>(bench: &mut Bench, measure: impl FnOnce(&mut Bench) -> Result<Vec<T>>) -> Result<Vec<T>> {
     if bench.interrupted() {
         return Ok(Vec::new());

@@ -18,7 +18,7 @@ pub const PAUSES: Duration = Duration::from_secs(2);
 /// A rate at which cores are idle, for plans: how long a measurement takes does not depend on it.
 const ANY_PPS: f64 = 1e6;
 
-/// What is measured.
+/// The measurements, and their time.
 pub struct Plan {
     /// Of how many cores, and on which numbers of them.
     cores: usize,

@@ -48,7 +48,7 @@ pub(super) fn remove_runtime_dir(folder: &Path, telemetry: Option<&Path>) {
 }
 
 /// Removes the run-time folders of processes of ours that were killed: older than a minute, with nothing in them but
-/// sockets that nobody listens on.
+/// sockets without a listener.
 pub(super) fn remove_left_behind(parent: &Path, now: std::time::SystemTime) {
     let left = |folder: &Path| -> std::io::Result<Vec<PathBuf>> {
         let age = now.duration_since(folder.metadata()?.modified()?).unwrap_or_default();

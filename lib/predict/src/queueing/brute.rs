@@ -29,7 +29,7 @@ pub struct Seen {
     pub time: f64,
 }
 
-/// The seed that is used unless `PERIGEE_FUZZ_SEED` says another one. What is drawn is compared with a formula by its
+/// The seed, unless `PERIGEE_FUZZ_SEED` gives another one. Means of draws are compared with a formula by their
 /// standard error, and a few of many thousand draws are further away than that: with another seed each run of the
 /// tests would be one more draw.
 const SEED: u64 = 1;
