@@ -20,12 +20,13 @@ end
 
 function make(ring)
   local pool, burst, made = task.pool { prototype = frame.udp { length = 60 } }, task.burst(), 0
-  while task.running() do
+  -- Once at least, as a task may begin after its time.
+  repeat
     if pool:fill(burst, 64, 60) then
       for slot = 0, 63 do packet.ipv4(burst, slot).id = (made + slot) % 65536 end
       made = made + ring:send(burst)
     end
-  end
+  until not task.running()
   return made
 end
 
