@@ -173,6 +173,7 @@ impl Bed {
             punts: Box::new(NoPunts),
             custom: Arc::default(),
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Default::default(),
             failure: None,
             trace: None,

@@ -291,6 +291,7 @@ impl Router {
             punts: Box::new(NoPunts),
             custom: Arc::new(CustomReasons::default()),
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Default::default(),
             failure: None,
             trace: None,

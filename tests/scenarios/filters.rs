@@ -2,12 +2,18 @@
 //! Filters drop what they should and nothing else; steers work without hardware support.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Good, Host, LONGEST_WAIT, World, wait_for};
+use perigee_net::MacAddr;
+use perigee_tests::frame::{changed, changed4, is_udp_to, piece4, piece6, udp4_ports, udp6, with_options};
+use perigee_tests::{Good, Host, LONGEST_WAIT, World, run, wait_for, wait_until};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 perigee_tests::scenarios![
     filters_decide_by_five_tuple_in_both_families,
+    no_way_leads_round_a_filter,
+    fragments_are_judged_by_the_ports_of_their_first,
+    rules_about_linux_are_about_what_it_sends,
     steers_are_done_in_software_where_the_device_cannot,
 ];
 
@@ -84,5 +90,124 @@ fn steers_are_done_in_software_where_the_device_cannot(world: &World) {
     assert_eq!(router.dropped("filter.ipv4_steered") - before, 10);
     let shown = router.show("filters");
     assert_eq!((shown[0]["kind"].as_str(), shown[0]["done_in"].as_str()), (Some("steer"), Some("software")));
+    router.stop();
+}
+
+/// Two ports with a wire each, and a host behind the second.
+const WIRES: &str = r#"
+[port.wan]
+interface = "w-wan"
+addresses = ["10.0.1.1/24", "2001:db8:1::1/64"]
+[port.lan]
+interface = "w-lan"
+addresses = ["10.0.2.1/24", "2001:db8:2::1/64"]
+[[neighbor]]
+address = "10.0.2.2"
+mac = "02:00:00:00:00:99"
+[[neighbor]]
+address = "2001:db8:2::2"
+mac = "02:00:00:00:00:99"
+"#;
+
+/// UDP packets to port 9 that the fast path does not handle, each with what it is.
+fn unusual(router: MacAddr) -> Vec<(&'static str, Vec<u8>)> {
+    let to4 = |to: &str| udp4_ports(router, "10.0.1.2", to, (1024, 9), 40);
+    let to6 = |to: &str| changed(udp6(router, "2001:db8:1::2", to, 40), |f| f[56..58].copy_from_slice(&[0, 9]));
+    // An extension header of eight bytes, of options that are skipped.
+    let extended = |kind: u8, to: &str| {
+        changed(to6(to), |f| {
+            let next = std::mem::replace(&mut f[20], kind);
+            f[19] += 8;
+            f.splice(54..54, [next, 0, 1, 4, 0, 0, 0, 0]);
+        })
+    };
+    let group4 = |last: u8| changed(to4("224.0.0.0"), |f| f[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, last]));
+    vec![
+        ("plain", to4("10.0.2.2")),
+        ("plain, IPv6", to6("2001:db8:2::2")),
+        ("with an option", with_options(to4("10.0.2.2"), &[1, 1, 1, 0])),
+        ("with an option, for the router", with_options(to4("10.0.1.1"), &[1, 1, 1, 0])),
+        ("with a router alert", with_options(to4("10.0.2.2"), &[148, 4, 0, 0])),
+        ("hop-by-hop options", extended(0, "2001:db8:2::2")),
+        ("destination options", extended(60, "2001:db8:2::2")),
+        ("for the router", to4("10.0.1.1")),
+        ("for the router, IPv6", to6("2001:db8:1::1")),
+        ("for its other address", to4("10.0.2.1")),
+        ("to a group", changed4(group4(5), |p| p[16..20].copy_from_slice(&[224, 0, 0, 5]))),
+        ("to an IPv6 group", changed(to6("ff02::1"), |f| f[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]))),
+        ("to all stations", changed(to4("10.0.1.255"), |f| f[..6].fill(0xff))),
+        ("to all, limited", changed4(changed(to4("10.0.1.2"), |f| f[..6].fill(0xff)), |p| p[16..20].fill(255))),
+        ("to all of another network", to4("10.0.2.255")),
+        ("whose TTL ends", changed4(to4("10.0.2.2"), |p| p[8] = 1)),
+        ("whose hop limit ends", changed(to6("2001:db8:2::2"), |f| f[21] = 1)),
+        ("without a route", to4("192.0.2.1")),
+        ("to an unknown neighbor", to4("10.0.2.77")),
+        ("link-local", changed4(to4("10.0.2.2"), |p| p[12..14].copy_from_slice(&[169, 254]))),
+        ("back by where it came in", to4("10.0.1.77")),
+    ]
+}
+
+fn no_way_leads_round_a_filter(world: &World) {
+    let rules = "[[filter]]\nproto = \"udp\"\ndport = 9\naction = \"drop\"\n";
+    let (wan, lan) = (world.wire("w-wan"), world.wire("w-lan"));
+    let router = world.router("", &format!("{WIRES}\n{rules}"));
+    let frames = unusual(router.mac("wan"));
+    let denied = || router.dropped("filter.ipv4_denied") + router.dropped("filter.ipv6_denied");
+    for (number, (what, frame)) in (1..).zip(&frames) {
+        wan.send(frame);
+        wait_until(&format!("a filter's verdict on a packet {what}"), || denied() == number);
+    }
+    let is_ours = |f: &Vec<u8>| perigee_tests::frame::ip4(f).is_some_and(|p| p.protocol() == 17);
+    assert!(lan.drain().iter().all(|f| !is_ours(f) && !is_udp_to(f, "2001:db8:2::2")), "nothing was forwarded");
+    // No error tells the sender of a filter.
+    assert!(wan.drain().iter().all(|f| perigee_tests::frame::icmp(f).is_none_or(|(kind, _)| kind > 127)));
+    router.stop();
+}
+
+fn fragments_are_judged_by_the_ports_of_their_first(world: &World) {
+    let rules = "[[filter]]\nproto = \"udp\"\ndport = 9\naction = \"drop\"\n";
+    let (wan, lan) = (world.wire("w-wan"), world.wire("w-lan"));
+    let router = world.router("", &format!("{WIRES}\n{rules}"));
+    let mac = router.mac("wan");
+    let whole = |port| udp4_ports(mac, "10.0.1.2", "10.0.2.2", (1024, port), 120);
+    let arrives = |frame: &[u8], identification: u16| {
+        wan.send(frame);
+        let of = |f: &Vec<u8>| perigee_tests::frame::ip4(f).is_some_and(|p| p.identification() == identification);
+        lan.expect("the fragment", |f| of(&f.to_vec()));
+    };
+    let denied = |frame: &[u8], reason: &str| {
+        let before = router.dropped(reason);
+        wan.send(frame);
+        router.counts_at_least(reason, before + 1);
+    };
+    // Of a datagram that passes, all fragments do; of one that does not, none, whichever comes first.
+    arrives(&piece4(&whole(10), 0..64, 1), 1);
+    arrives(&piece4(&whole(10), 64..128, 1), 1);
+    denied(&piece4(&whole(9), 0..64, 2), "filter.ipv4_denied");
+    denied(&piece4(&whole(9), 64..128, 2), "filter.ipv4_denied");
+    denied(&piece4(&whole(9), 64..128, 3), "filter.ipv4_denied");
+    // What could be of any port is dropped, before its first fragment.
+    denied(&piece4(&whole(10), 64..128, 4), "filter.ipv4_denied");
+    let six = udp6(mac, "2001:db8:1::2", "2001:db8:2::2", 120);
+    denied(&piece6(&six, 64..128, 7), "filter.ipv6_denied");
+    router.stop();
+}
+
+fn rules_about_linux_are_about_what_it_sends(world: &World) {
+    let Pair { client, server: _ } = Pair::new(world);
+    let rule = |from: &str| {
+        format!("{PORTS}\n[[filter]]\nproto = \"icmp\"\ndst = \"10.0.1.2\"\naction = \"drop\"\nfrom = \"{from}\"\n")
+    };
+    let router = world.router("", &rule("linux"));
+    client.reaches("10.0.1.1");
+    let before = router.dropped("slowpath.denied_linux");
+    assert_ne!(
+        run(Command::new("ping").args(["-c", "1", "-W", "1", "10.0.1.2"])).code,
+        Some(0),
+        "no reply, as no request"
+    );
+    router.counts_at_least("slowpath.denied_linux", before + 1);
+    let shown = router.ask("show filters").good().out;
+    assert!(shown.contains("linux"), "{shown}");
     router.stop();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
 
-use perigee_config::{Action, Config, Steer, SteerMatch};
+use perigee_config::{Action, Config, FilteredFrom, Steer, SteerMatch};
 use perigee_dpdk::{AclFilter, Action as AclAction, DpdkPort, Eal, FlowRule, Steer as Flow};
-use perigee_modules::rules::Filter;
+use perigee_modules::rules::{Filter, Rule, Strict};
 use perigee_net::{FiveTuple, Key4, Key6};
 use perigee_packet::Mask;
 use perigee_router::{Filters, Rebuild, Refusal};
@@ -22,12 +22,29 @@ impl Filter for Acl {
     }
 }
 
-/// Compiles a list of rules; `None` for an empty one.
-fn compile(eal: &Eal, rules: &[(FiveTuple, AclAction)]) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
-    if rules.is_empty() {
+fn compile(eal: &Eal, rules: &[Rule]) -> perigee_dpdk::Result<Acl> {
+    let action = |deny| if deny { AclAction::Drop } else { AclAction::Accept };
+    let rules: Vec<_> = rules.iter().map(|rule| (rule.tuple, action(rule.deny))).collect();
+    Ok(Acl(AclFilter::new(eal, &rules)?))
+}
+
+/// The list of what is dropped of those packets; `None` if nothing ever is.
+fn deny(eal: &Eal, config: &Config, from: FilteredFrom) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
+    let about = config.filters.iter().filter(|filter| filter.from == from || filter.from == FilteredFrom::Both);
+    let rules: Vec<_> = about.map(|filter| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop }).collect();
+    if !rules.iter().any(|rule| rule.deny) {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Acl(AclFilter::new(eal, rules)?))))
+    Ok(Some(Arc::new(Strict::new(&rules, |rules| compile(eal, rules))?)))
+}
+
+/// The list of what goes to the slow path. A packet that does not show its ports is steered by rules that do not ask for them.
+fn steers(eal: &Eal, tuples: Vec<FiveTuple>) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
+    if tuples.is_empty() {
+        return Ok(None);
+    }
+    let rules: Vec<_> = tuples.into_iter().map(|tuple| Rule { tuple, deny: true }).collect();
+    Ok(Some(Arc::new(compile(eal, &rules)?)))
 }
 
 /// The steers that software has to do, as some port's device cannot.
@@ -58,11 +75,12 @@ impl Rebuild for DpdkFilters {
     }
 
     fn filters(&self, config: &Config) -> Result<Filters, Refusal> {
-        let action = |action| if action == Action::Drop { AclAction::Drop } else { AclAction::Accept };
-        let rules: Vec<_> = config.filters.iter().map(|filter| (filter.tuple, action(filter.action))).collect();
-        let steers: Vec<_> =
-            in_software(config, &self.done).into_iter().map(|tuple| (tuple, AclAction::Drop)).collect();
-        Ok(Filters { deny: compile(&self.eal, &rules)?, steer: compile(&self.eal, &steers)?, policer: None })
+        Ok(Filters {
+            deny: deny(&self.eal, config, FilteredFrom::Ports)?,
+            deny_linux: deny(&self.eal, config, FilteredFrom::Linux)?,
+            steer: steers(&self.eal, in_software(config, &self.done))?,
+            policer: None,
+        })
     }
 }
 

@@ -163,6 +163,7 @@ fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging 
         punts: Box::new(NoPunts),
         custom: custom.clone(),
         next_redirect: 0,
+        fragments: Default::default(),
         multicast: Default::default(),
         failure: None,
         trace: None,

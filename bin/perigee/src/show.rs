@@ -374,6 +374,7 @@ fn filters(list: &[FilterStatus]) -> Table {
         .text("kind", |f| f.kind)
         .number("number", |f| f.number)
         .text("rule", |f| f.rule.clone())
+        .text("from", |f| f.from)
         .text("action", |f| f.action)
         .text("done in", |f| f.done_in)
         .table(list)

@@ -534,6 +534,8 @@ objects! {
         pub number: u32,
         /// The packets it matches, such as `src 10.0.0.0/8 proto 17 dport 53`.
         pub rule: String,
+        /// Whose packets it is about.
+        pub from: FilteredFrom,
         /// What happens to them.
         pub action: FilterAction,
         /// What carries it out.

@@ -57,7 +57,7 @@ fn answers_are_the_bytes_they_were() {
         r#"[{"blacklisted":0,"collection_seconds":0.25,"collections":7,"error":null,"gc_kb":0.0,"generation":1,"loaded_at":1795380807.9109664,"longest_collection":0.125,"over_budget":2,"path":"built-in","stalls":1,"state":"running","throws":0,"trace_aborts":1,"traces":3,"worker":0}]"#,
     );
     answers::<ShowFilters>(
-        r#"[{"action":"drop","done_in":"software","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
+        r#"[{"action":"drop","done_in":"software","from":"ports","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
     );
     answers::<ShowLinux>(
         r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"dumps":1,"feed":"netlink","helper":"alive","helper_deaths":0,"left_out":{"kind":7,"link_local":4,"table":5},"links":5,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,

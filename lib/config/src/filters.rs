@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `[[filter]]`: rules of the fast path's filter.
+//! `[[filter]]`: which packets are dropped.
 
 use perigee_net::FiveTuple;
 
@@ -9,10 +9,15 @@ use super::section::{Context, section};
 use super::tuples::read_tuple;
 
 section! {
-    /// A rule of the fast path's filter. The first rule that matches decides; a packet that none matches goes on.
+    /// A rule about packets that ports receive, whatever they are and whoever handles them: forwarded, for the router itself, for groups and
+    /// broadcasts, with options or extension headers, fragments. The first rule that matches decides; a packet that none matches goes on. A
+    /// packet that does not show its ports or its protocol (a later fragment) is dropped if a rule that drops may be about it, unless one
+    /// that surely is about it and accepts comes before.
     pub(crate) struct FilterKeys(context) keys {
         /// What happens to the packets.
         action: Option<Action>, required(choice(ACTIONS)), default None => "required", live;
+        /// Whose packets it is about: those that `ports` receive, those that `linux` sends by the twins, or `both`.
+        from: FilteredFrom, choice(FROM), default FilteredFrom::Ports, live;
     }
 }
 
@@ -23,7 +28,23 @@ pub struct Filter {
     pub tuple: FiveTuple,
     /// What happens to them.
     pub action: Action,
+    /// Where they come from.
+    pub from: FilteredFrom,
 }
+
+/// Whose packets a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilteredFrom {
+    /// Those that ports receive.
+    Ports,
+    /// Those that Linux sends by the twins.
+    Linux,
+    /// Both.
+    Both,
+}
+
+const FROM: &[(&str, FilteredFrom)] =
+    &[("ports", FilteredFrom::Ports), ("linux", FilteredFrom::Linux), ("both", FilteredFrom::Both)];
 
 /// What a filter does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +60,8 @@ const ACTIONS: &[(&str, Action)] = &[("accept", Action::Accept), ("drop", Action
 impl FilterKeys {
     /// The keys that describe `filter`, besides those of its tuple.
     pub fn of(filter: &Filter) -> Self {
-        let Filter { tuple: _, action } = filter;
-        Self { action: Some(*action) }
+        let Filter { tuple: _, action, from } = filter;
+        Self { action: Some(*action), from: *from }
     }
 }
 
@@ -48,8 +69,8 @@ pub(crate) fn read_filters(root: &mut Section, context: &Context) -> Vec<Filter>
     let mut filters = Vec::new();
     for mut section in root.tables("filter") {
         let tuple = read_tuple(&mut section, context);
-        let FilterKeys { action } = FilterKeys::read(&mut section, context);
-        filters.extend(action.map(|action| Filter { tuple, action }));
+        let FilterKeys { action, from } = FilterKeys::read(&mut section, context);
+        filters.extend(action.map(|action| Filter { tuple, action, from }));
         section.finish();
     }
     filters

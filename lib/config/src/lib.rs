@@ -57,7 +57,7 @@ use toml::de::DeTable;
 pub use document::{Key, documentation, keys};
 pub use eal::{Eal, Hugepages};
 pub use fib::{AUTO, FibChoice, FibNames};
-pub use filters::{Action, Filter};
+pub use filters::{Action, Filter, FilteredFrom};
 pub use interfaces::Interface;
 pub use linux::{Feed, Linux, protocol_name, table_name};
 pub use machine::Machine;

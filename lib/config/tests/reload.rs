@@ -119,6 +119,7 @@ const CASES: &[Case] = &[
     ("[[filter]]", "sport", "[[filter]]\naction = 'drop'\nproto = 'tcp'", "1", "2", ""),
     ("[[filter]]", "dport", "[[filter]]\naction = 'drop'\nproto = 'tcp'", "1", "2", ""),
     ("[[filter]]", "action", "[[filter]]", "'drop'", "'accept'", ""),
+    ("[[filter]]", "from", "[[filter]]\naction = 'drop'", "'ports'", "'linux'", ""),
     ("[[steer]]", "port", "[port.b]\ninterface = 'x'\n[[steer]]\nproto = 'tcp'", "'a'", "'b'", "[[steer]]"),
     ("[[steer]]", "ethertype", "[[steer]]", "'arp'", "'lldp'", "[[steer]]"),
     ("[[steer]]", "src", "[[steer]]", "'10.0.0.0/8'", "'10.0.0.0/9'", "[[steer]]"),

@@ -29,7 +29,7 @@ const ELSEWHERE: &[(&str, &[(&str, &str)])] = &[
     ("../packet/src/batch/mask.rs", &[("BATCH_SIZE", "PERIGEE_BATCH_SIZE")]),
     ("../packet/src/batch/moves.rs", &[("ReceiveArrays", "struct perigee_arrays")]),
     (
-        "../packet/src/batch.rs",
+        "../packet/src/batch/flags.rs",
         &[
             ("IPV4_CHECKSUM_GOOD", "PERIGEE_IPV4_CHECKSUM_GOOD"),
             ("IPV4_CHECKSUM_BAD", "PERIGEE_IPV4_CHECKSUM_BAD"),

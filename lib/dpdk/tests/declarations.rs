@@ -12,7 +12,7 @@ use std::process::Command;
 
 const FFI: &str = "src/ffi.rs";
 const ARRAYS: &str = "../packet/src/batch/moves.rs";
-const FLAGS: &str = "../packet/src/batch.rs";
+const FLAGS: &str = "../packet/src/batch/flags.rs";
 const TASKS: &str = "src/snabb/tasks.rs";
 
 /// The C file for what the files declare.

@@ -116,7 +116,7 @@ fn first_match(rules: &[(FiveTuple, Action)], p: &Tuple) -> u32 {
 
 fn key<const N: usize>(protocol: u8, source: [u8; N], destination: [u8; N], ports: (u16, u16)) -> Key<N> {
     let (source_port, destination_port) = (ports.0.to_be_bytes(), ports.1.to_be_bytes());
-    Key { protocol, zero: [0; 3], source, destination, source_port, destination_port }
+    Key { protocol, source, destination, source_port, destination_port, ..Key::ZERO }
 }
 
 fn v4(p: &Tuple) -> Key4 {

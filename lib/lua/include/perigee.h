@@ -117,6 +117,7 @@ int perigee_count(perigee_context *, perigee_batch *, perigee_mask *);
 #define PERIGEE_HASH 4
 #define PERIGEE_TIME 8         /* time holds when the frame arrived, by the kernel's clock */
 #define PERIGEE_DEVICE_TIME 16 /* ... by the device's own clock */
+#define PERIGEE_FILTERED 32    /* the configuration's filters let it pass, as it was received; the host's */
 
 /* Loops over the slots of a mask: `for (uint32_t i = perigee_mask_next(m, 0); i < 256; i = perigee_mask_next(m, i + 1))`. */
 static inline uint32_t perigee_mask_next(const perigee_mask *mask, uint32_t from) {

@@ -19,7 +19,7 @@ const _: () = {
     assert!(size_of::<Mask>() == 32);
     assert!(std::mem::offset_of!(ScriptWorker, id) == 0 && std::mem::offset_of!(ScriptWorker, queues) == 4);
     assert!(flags::IPV4_CHECKSUM_GOOD == 1 && flags::IPV4_CHECKSUM_BAD == 2 && flags::HASH == 4);
-    assert!(flags::TIME == 8 && flags::DEVICE_TIME == 16);
+    assert!(flags::TIME == 8 && flags::DEVICE_TIME == 16 && flags::FILTERED == 32);
 };
 
 /// `perigee.h`, whole.

@@ -2,6 +2,8 @@
 //! What a module sees besides its batch: the worker's tables, counters, transmit buffers and the path to the slow path.
 
 use crate::counters::Counters;
+use crate::filter;
+use crate::fragments::Fragments;
 use crate::host;
 use crate::policer;
 use crate::reason::{CustomReasons, Reason};
@@ -63,6 +65,8 @@ pub struct Context {
     pub next_redirect: u64,
     /// What `multicast.rs` keeps.
     pub multicast: crate::multicast::Multicast,
+    /// Ports of datagrams in fragments, for `filter.rs`.
+    pub fragments: Fragments,
     /// What a module failed with: a panic caught at the C boundary. The script turns it into an error.
     pub failure: Option<String>,
     /// The packet that is followed, while there is one.
@@ -85,12 +89,14 @@ impl Context {
         }
     }
 
-    /// Gives the packets of `mask` to the slow path under a reason; drops and counts those that find no room.
+    /// Gives the packets of `mask` to the slow path under a reason, but for those that a filter denies; drops and counts those that find
+    /// no room.
     pub fn punt(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
         if mask.is_empty() {
             return;
         }
         let live = mask & batch.live();
+        let live = if self.tables.filter.is_some() { filter::judge(self, batch, live) } else { live };
         let punted = if self.tables.policer.is_some() { self.police(batch, live, reason) } else { live };
         let tapped = self.tapped();
         self.counters.reason(reason, live.count());

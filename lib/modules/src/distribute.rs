@@ -7,6 +7,7 @@
 //! leaves by one port is transmitted from where it is); the device's transmit function once per burst and port.
 
 use crate::context::Context;
+use crate::filter;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use crate::watch;
@@ -21,13 +22,13 @@ reasons! { distribute:
 
 /// The module; both masks are empty afterwards.
 pub fn distribute(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
-    let all = *ip4 | *ip6;
+    let mut all = *ip4 | *ip6;
     (*ip4, *ip6) = (Mask::EMPTY, Mask::EMPTY);
     if !ctx.counters.enter(ModuleId::distribute, all) {
         return;
     }
-    if ctx.tables.taps.is_some() {
-        watch::transmitting(ctx, batch, all);
+    if ctx.tables.watched {
+        all = leaving(ctx, batch, all);
     }
     let (mut rest, mut lost) = (all & batch.live(), Mask::EMPTY);
     for _ in 0..FEW {
@@ -48,6 +49,16 @@ pub fn distribute(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mu
         lost |= one_by_one(ctx, batch, rest);
     }
     ctx.drop(batch, lost, NO_PORT);
+}
+
+/// What filters deny, of a script that has not asked them, does not leave; taps see what does.
+#[inline(never)]
+fn leaving(ctx: &mut Context, batch: &mut Batch, all: Mask) -> Mask {
+    let all = filter::judge(ctx, batch, all);
+    if ctx.tables.taps.is_some() {
+        watch::transmitting(ctx, batch, all);
+    }
+    all
 }
 
 /// Packets of so many ports are looked for port by port.

@@ -2,16 +2,25 @@
 //! Drops packets that the configured filters deny: the first rule that matches a packet's 5-tuple decides. Then gives the
 //! slow path what the configuration steers there, on ports whose devices cannot do it.
 //!
-//! The rules are in the tables, behind a trait (`rules.rs`): a running router's are `rte_acl`'s, the tests compare with a
-//! plain list. Without rules the module costs one branch.
+//! A packet is judged once, as it was received, and [`flags::FILTERED`] says that it passed. No packet without that flag leaves a worker:
+//! [`Context::punt`] and `distribute` judge what has not been ([`judge`]), whatever the reason and whatever the script. So filters hold
+//! for what `classify` and the checks of headers punt before the script comes to this module, and for scripts that never do.
 //!
-//! Cost: one read of the ports per packet, of IPv6 also of the header, and one batch lookup. A fragment that has no ports matches rules for
-//! port 0 or for all ports. A packet without a rule that matches goes on.
+//! The rules are in the tables, behind a trait (`rules.rs`): a running router's are `rte_acl`'s, the tests compare with a
+//! plain list. A later fragment has the ports of its datagram's first, if that came before it ([`Fragments`]). A packet that does not show its
+//! ports or its protocol is judged by the strictest rule that may be about it. Without rules the module costs one branch, the others nothing.
+//!
+//! Cost: one read of the ports per packet, of IPv6 also of the header, and one batch lookup. A packet without a rule that matches goes on.
 
+use crate::classify::{IPV4, IPV6, VLAN};
 use crate::context::Context;
+use crate::fragments::Fragments;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use crate::rules::Filter;
+use perigee_net::Key;
+use perigee_packet::batch::flags;
+use perigee_packet::wire::tuple;
 use perigee_packet::{Batch, Mask};
 
 /// What it does, for the documentation.
@@ -31,30 +40,103 @@ pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Ma
         return;
     }
     ctx.counters.module(ModuleId::filter, ip4.count() + ip6.count());
-    let [denied4, steered4] = matching(&lists, batch, *ip4, Batch::keys4, |list, keys| list.match4(keys));
-    let [denied6, steered6] = matching(&lists, batch, *ip6, Batch::keys6, |list, keys| list.match6(keys));
+    let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
+    let [denied4, steered4] = matching.find(&FOUR, batch, *ip4);
+    let [denied6, steered6] = matching.find(&SIX, batch, *ip6);
     ctx.drop(batch, denied4, DENIED4);
     ctx.drop(batch, denied6, DENIED6);
+    (*ip4, *ip6) = (*ip4 - denied4, *ip6 - denied6);
+    batch.set_flag(*ip4 | *ip6, flags::FILTERED);
     ctx.punt(batch, steered4, STEERED4);
     ctx.punt(batch, steered6, STEERED6);
-    (*ip4, *ip6) = (*ip4 - denied4 - steered4, *ip6 - denied6 - steered6);
+    (*ip4, *ip6) = (*ip4 - steered4, *ip6 - steered6);
 }
 
-/// The packets that the first list matches, and those that the second matches of the others.
-fn matching<K>(
-    lists: &[Option<&dyn Filter>; 2],
-    batch: &mut Batch,
-    mask: Mask,
-    keys: fn(&mut Batch, Mask) -> &[K],
-    matched: fn(&dyn Filter, &[K]) -> Mask,
-) -> [Mask; 2] {
-    let mask = mask & batch.live();
-    if mask.is_empty() {
-        return [Mask::EMPTY; 2];
+/// Judges those of the packets that have not been, and drops what is denied; returns the others. What is no IP packet, such as ARP, passes.
+pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
+    let fresh = (mask & batch.live()) - batch.flagged(flags::FILTERED);
+    if fresh.is_empty() || ctx.tables.filter.is_none() {
+        return mask;
     }
-    let keys = keys(batch, mask);
-    let [denied, steered] = lists.map(|list| list.map_or(Mask::EMPTY, |list| mask.numbered(matched(list, keys))));
-    [denied, steered - denied]
+    let lists = [ctx.tables.filter.as_deref(), None];
+    let [ip4, ip6] = [IPV4, IPV6].map(|kind| fresh.filter(|slot| ethertype(batch, slot) == Some(kind)));
+    let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
+    let [denied4, _] = matching.find(&FOUR, batch, ip4);
+    let [denied6, _] = matching.find(&SIX, batch, ip6);
+    ctx.drop(batch, denied4, DENIED4);
+    ctx.drop(batch, denied6, DENIED6);
+    let passed = mask - denied4 - denied6;
+    batch.set_flag(passed, flags::FILTERED);
+    passed
+}
+
+/// Whether a list denies a frame that no worker has seen, tagged or not.
+pub fn denies(list: Option<&dyn Filter>, frame: &[u8]) -> bool {
+    let kind = |at: usize| frame.get(at..at + 2).and_then(|kind| kind.first_chunk().copied());
+    let l3 = if kind(12) == Some(VLAN) { 18 } else { 14 };
+    let (Some(list), Some(packet)) = (list, frame.get(l3..)) else { return false };
+    let denied = match kind(l3 - 2) {
+        Some(IPV4) => tuple::key4(packet).map(|key| list.match4(&[key])),
+        Some(IPV6) => tuple::key6(packet).map(|key| list.match6(&[key])),
+        _ => None,
+    };
+    denied.is_some_and(|denied| !denied.is_empty())
+}
+
+/// What the two bytes before the network header say that it is.
+fn ethertype(batch: &Batch, slot: u8) -> Option<[u8; 2]> {
+    let at = batch.l3(slot).checked_sub(2)?;
+    batch.frame(slot)?.get(at..)?.first_chunk().copied()
+}
+
+/// What differs between IPv4 and IPv6.
+struct Family<const N: usize> {
+    keys: fn(&mut Batch, Mask) -> &mut [Key<N>],
+    made: fn(&mut Batch, usize) -> &mut [Key<N>],
+    matched: fn(&dyn Filter, &[Key<N>]) -> Mask,
+}
+
+const FOUR: Family<4> = Family { keys: Batch::keys4, made: Batch::made4, matched: |list, keys| list.match4(keys) };
+const SIX: Family<16> = Family { keys: Batch::keys6, made: Batch::made6, matched: |list, keys| list.match6(keys) };
+
+/// Two lists, and what they are asked with.
+struct Matching<'a> {
+    lists: [Option<&'a dyn Filter>; 2],
+    fragments: &'a mut Fragments,
+    /// In ns.
+    now: u64,
+}
+
+impl Matching<'_> {
+    /// The packets that the first list matches, and those that the second matches of the others.
+    fn find<const N: usize>(&mut self, family: &Family<N>, batch: &mut Batch, mask: Mask) -> [Mask; 2] {
+        let mask = mask & batch.live();
+        if mask.is_empty() {
+            return [Mask::EMPTY; 2];
+        }
+        let mut keys = (family.keys)(batch, mask);
+        if keys.iter().fold(false, |any, key| any | key.fragment) {
+            self.complete(family, batch, mask);
+            keys = (family.made)(batch, mask.count());
+        }
+        let matched = |list: &dyn Filter| mask.numbered((family.matched)(list, keys));
+        let [denied, steered] = self.lists.map(|list| list.map_or(Mask::EMPTY, matched));
+        [denied, steered - denied]
+    }
+
+    /// Gives the keys of later fragments the ports of their datagrams, as far as these are known.
+    #[cold]
+    #[inline(never)]
+    fn complete<const N: usize>(&mut self, family: &Family<N>, batch: &mut Batch, mask: Mask) {
+        for (i, slot) in mask.iter().enumerate() {
+            let mut key = (family.made)(batch, i + 1)[i];
+            let packet = batch.frame(slot).and_then(|frame| frame.get(batch.l3(slot)..));
+            if let Some(packet) = packet.filter(|_| key.fragment) {
+                self.fragments.complete(&mut key, packet, self.now);
+                (family.made)(batch, i + 1)[i] = key;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -62,7 +144,8 @@ mod tests {
     use super::*;
     use crate::rules::{LinearFilter, Rule};
     use crate::testing::{DESTINATION_PORT, Rig, SOURCE_PORT, SOURCE4, SOURCE6, changed, fuzz, udp4, udp6, v4, v6};
-    use perigee_net::{FiveTuple, Key, PortRange, Prefix};
+    use perigee_net::{FiveTuple, Key, Missing, PortRange, Prefix};
+    use perigee_packet::wire::extension::is_extension;
     use perigee_packet::wire::protocol;
     use perigee_packet::{ExtensionHeaders, Ipv6};
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -229,21 +312,29 @@ mod tests {
         let deny = |tuple| vec![Rule { tuple, deny: true }];
         let dport = Some(PortRange::only(DESTINATION_PORT));
         let first = changed(udp4(1, 8), |frame| frame[20] = 0x20);
-        let later = changed(udp4(1, 8), |frame| frame[21] = 1);
+        let later = changed(udp4(1, 8), |frame| (frame[19], frame[21]) = (9, 1));
+        let rest = changed(udp4(1, 8), |frame| frame[21] = 1);
         let options = changed(udp4(1, 8), |frame| {
             frame[14] = 0x46;
             frame.splice(34..34, [1, 1, 1, 1]);
         });
         let no_ports = changed(udp4(1, 8), |frame| frame[23] = protocol::OSPF);
         let cut = udp4(1, 8)[..37].to_vec();
-        let frames = [first, later, options, no_ports, cut];
-        assert_eq!(
-            denied(deny(FiveTuple { dport, ..family("0.0.0.0/0") }), &frames),
-            [true, false, true, false, false]
-        );
+        let frames = [first, later, options, no_ports, cut, rest];
+        // What does not show its ports may have this one, unless its datagram's first fragment shows another. OSPF has none.
+        let to_port = FiveTuple { dport, ..family("0.0.0.0/0") };
+        assert_eq!(denied(deny(to_port), &frames), [true, true, true, false, true, true]);
+        let tcp_alone = FiveTuple { proto: Some(protocol::TCP), ..to_port };
+        assert_eq!(denied(deny(tcp_alone), &frames), [false; 6], "their protocol is known");
         let (zero, proto) = (Some(PortRange::only(0)), Some(protocol::UDP));
         let port_0 = FiveTuple { sport: zero, dport: zero, proto, ..family("0.0.0.0/0") };
-        assert_eq!(denied(deny(port_0), &frames), [false, true, false, false, true]);
+        assert_eq!(denied(deny(port_0), &frames), [false, true, false, false, true, false]);
+        // A rule that accepts this port may not be about it; one that accepts UDP is.
+        let accept = |tuple| Rule { tuple, deny: false };
+        let all_udp = FiveTuple { proto, ..family("0.0.0.0/0") };
+        let first = |tuple| denied(vec![accept(tuple), all4(true)], &frames);
+        assert_eq!(first(to_port), [false, true, false, true, true, false]);
+        assert_eq!(first(all_udp), [false, false, false, true, false, false]);
     }
 
     /// The UDP packet with extension headers in front of it; `extensions` are their kinds and bytes.
@@ -274,13 +365,22 @@ mod tests {
         let later = (protocol::FRAGMENT, vec![0, 0, 0, 9, 0, 0, 0, 9]);
         assert!(hit(&extended(&[])));
         assert!(hit(&extended(&[options.clone(), long, authentication, first])));
-        assert!(!hit(&extended(std::slice::from_ref(&later))), "no ports in a later fragment");
+        assert!(hit(&extended(std::slice::from_ref(&later))), "a later fragment may be of this port");
+        let to_tcp = FiveTuple { proto: Some(protocol::TCP), ..any_udp };
+        assert_eq!(
+            denied(deny(to_tcp), &[extended(std::slice::from_ref(&later))]),
+            [false],
+            "but not of this protocol"
+        );
         assert_eq!(denied(deny(any_udp), &[extended(&[later])]), [true], "but its protocol is known");
         assert!(hit(&extended(&vec![options.clone(); 8])));
-        assert!(!hit(&extended(&vec![options; 9])), "the chain is too long to be followed");
-        // A chain that is cut off, and an upper layer of less than four bytes.
+        // What cannot be followed may be of any protocol: a chain that is too long, one that is cut off, one that goes on in a later
+        // fragment, and an upper layer of less than four bytes, which may be of any port.
+        assert!(hit(&extended(&vec![options.clone(); 9])), "the chain is too long to be followed");
+        let hidden = extended(&[(protocol::FRAGMENT, vec![0, 0, 0, 9, 0, 0, 0, 9]), options]);
+        assert!(hit(&hidden) && denied(deny(to_tcp), &[hidden])[0]);
         let cut = extended(&[(protocol::DESTINATION_OPTIONS, vec![0, 0, 1, 4, 0, 0, 0, 0])]);
-        assert!(!hit(&cut[..60]) && !hit(&cut[..65]));
+        assert!(hit(&cut[..60]) && hit(&cut[..65]));
         let udp_port_0 = FiveTuple { dport: Some(PortRange::only(0)), ..any_udp };
         assert_eq!(denied(deny(udp_port_0), &[cut[..65].to_vec()]), [true]);
     }
@@ -316,9 +416,12 @@ mod tests {
                 continue;
             };
             assert_eq!((key.source, key.destination), (view.source().octets(), view.destination().octets()));
-            if let Ok(upper) = ExtensionHeaders::new(view.next_header(), &frame[54..]).upper_layer() {
+            let upper = ExtensionHeaders::new(view.next_header(), view.payload()).upper_layer();
+            if let Some(upper) = upper.ok().filter(|upper| !is_extension(upper.protocol)) {
                 assert_eq!(key.protocol, upper.protocol, "{frame:02x?}");
                 compared += 1;
+            } else {
+                assert_eq!(key.missing, Missing::Protocol, "{frame:02x?}");
             }
         }
         println!("{compared} chains were read to their end");

@@ -16,6 +16,7 @@ pub mod registry;
 mod catalog;
 pub mod context;
 pub mod counters;
+pub mod fragments;
 mod lookup;
 pub mod policer;
 pub mod reason;

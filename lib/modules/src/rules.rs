@@ -4,8 +4,9 @@
 //! A running router's list is compiled for DPDK's `rte_acl`; [`LinearFilter`] goes through its rules one by one, which is what
 //! tests compare with.
 
-use perigee_net::{FiveTuple, Key, Key4, Key6};
+use perigee_net::{FiveTuple, Key, Key4, Key6, Missing};
 use perigee_packet::Mask;
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A compiled list of rules. Each says of keys, at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), which are to be dropped: their
@@ -26,22 +27,112 @@ pub struct Rule {
     pub deny: bool,
 }
 
+/// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not, which the strictest rule decides that
+/// may be about them. `F` takes a key's missing fields for what they hold, 0.
+pub struct Strict<F> {
+    whole: F,
+    /// By [`Missing`], from its second value on; `None` where the list is the same.
+    others: [Option<F>; 2],
+}
+
+impl<F> Strict<F> {
+    /// Compiles the lists by `compile`; what that fails with is handed on.
+    pub fn new<E>(rules: &[Rule], compile: impl Fn(&[Rule]) -> Result<F, E>) -> Result<Strict<F>, E> {
+        let other = |missing| {
+            let list = strictest(rules, missing);
+            (list != rules).then(|| compile(&list)).transpose()
+        };
+        Ok(Strict { whole: compile(rules)?, others: [other(Missing::Ports)?, other(Missing::Protocol)?] })
+    }
+
+    fn matching<const N: usize>(&self, keys: &[Key<N>], list: fn(&F, &[Key<N>]) -> Mask) -> Mask {
+        let mut denied = list(&self.whole, keys);
+        let whole = keys.iter().fold(true, |whole, key| whole & (key.missing == Missing::Nothing));
+        if !whole {
+            for (i, key) in (0..).zip(keys) {
+                let other = (key.missing as usize).checked_sub(1).and_then(|at| self.others[at].as_ref());
+                if let Some(other) = other {
+                    denied.set_if(i, !list(other, std::slice::from_ref(key)).is_empty());
+                }
+            }
+        }
+        denied
+    }
+}
+
+impl<F: Filter> Filter for Strict<F> {
+    fn match4(&self, keys: &[Key4]) -> Mask {
+        self.matching(keys, F::match4)
+    }
+
+    fn match6(&self, keys: &[Key6]) -> Mask {
+        self.matching(keys, F::match6)
+    }
+}
+
+/// The list for packets that do not show everything, in whose first rule that matches is the verdict: a rule that denies matches whatever
+/// the missing fields may hold; one that accepts and asks for them may be about another packet, and is left out.
+fn strictest(rules: &[Rule], missing: Missing) -> Vec<Rule> {
+    let open = |tuple: FiveTuple| match missing {
+        Missing::Nothing => tuple,
+        Missing::Ports => FiveTuple { sport: None, dport: None, ..tuple },
+        Missing::Protocol => FiveTuple { proto: None, sport: None, dport: None, ..tuple },
+    };
+    let opened = rules.iter().map(|rule| (rule, Rule { tuple: open(rule.tuple), ..*rule }));
+    let kept = opened.filter(|(rule, opened)| rule.deny || rule == &opened).map(|(_, opened)| opened);
+    // Of rules that differ in their ports alone one is left.
+    let mut seen = HashSet::new();
+    kept.filter(|rule| seen.insert(rule.tuple)).collect()
+}
+
 /// The plain list, first match wins: slow and obviously right.
 #[derive(Debug, Clone, Default)]
 pub struct LinearFilter(pub Vec<Rule>);
 
+/// Whether a rule is about a packet.
+#[derive(Clone, Copy, PartialEq)]
+enum About {
+    No,
+    /// What the packet does not show decides.
+    Maybe,
+    Yes,
+}
+
 impl LinearFilter {
+    /// The first rule that is about the packet decides; one before it that may be is enough to deny.
     fn denies<const N: usize>(&self, key: &Key<N>, address: impl Fn([u8; N]) -> IpAddr) -> bool {
         let (source, destination) = (address(key.source), address(key.destination));
-        let [sport, dport] = [key.source_port, key.destination_port].map(u16::from_be_bytes);
-        let matches = |Rule { tuple, .. }: &&Rule| {
-            tuple.src.is_none_or(|prefix| prefix.contains(source))
-                && tuple.dst.is_none_or(|prefix| prefix.contains(destination))
-                && tuple.proto.is_none_or(|protocol| protocol == key.protocol)
-                && tuple.sport.is_none_or(|range| range.contains(sport))
-                && tuple.dport.is_none_or(|range| range.contains(dport))
-        };
-        self.0.iter().find(matches).is_some_and(|rule| rule.deny)
+        for Rule { tuple, deny } in &self.0 {
+            match about(tuple, key, source, destination) {
+                About::Yes => return *deny,
+                About::Maybe if *deny => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+fn about<const N: usize>(tuple: &FiveTuple, key: &Key<N>, source: IpAddr, destination: IpAddr) -> About {
+    let [sport, dport] = [key.source_port, key.destination_port].map(u16::from_be_bytes);
+    let field = |missing: bool, asked: bool, fits: bool| match (asked, missing) {
+        (false, _) => About::Yes,
+        (true, true) => About::Maybe,
+        (true, false) if fits => About::Yes,
+        _ => About::No,
+    };
+    let addresses = tuple.src.is_none_or(|prefix| prefix.contains(source))
+        && tuple.dst.is_none_or(|prefix| prefix.contains(destination));
+    let fields = [
+        if addresses { About::Yes } else { About::No },
+        field(key.missing >= Missing::Protocol, tuple.proto.is_some(), tuple.proto == Some(key.protocol)),
+        field(key.missing >= Missing::Ports, tuple.sport.is_some(), tuple.sport.is_some_and(|r| r.contains(sport))),
+        field(key.missing >= Missing::Ports, tuple.dport.is_some(), tuple.dport.is_some_and(|r| r.contains(dport))),
+    ];
+    match fields {
+        fields if fields.contains(&About::No) => About::No,
+        fields if fields.contains(&About::Maybe) => About::Maybe,
+        _ => About::Yes,
     }
 }
 
@@ -52,5 +143,100 @@ impl Filter for LinearFilter {
 
     fn match6(&self, keys: &[Key6]) -> Mask {
         Mask::first(keys.len()).filter(|i| self.denies(&keys[usize::from(i)], |a| IpAddr::V6(Ipv6Addr::from(a))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fuzz;
+    use perigee_fib::synth::Random;
+    use perigee_net::{PortRange, Prefix};
+
+    /// Takes every key for whole, as a matcher of plain 5-tuples does.
+    struct Plain(LinearFilter);
+
+    impl Filter for Plain {
+        fn match4(&self, keys: &[Key4]) -> Mask {
+            self.0.match4(&keys.iter().map(|key| Key { missing: Missing::Nothing, ..*key }).collect::<Vec<_>>())
+        }
+
+        fn match6(&self, keys: &[Key6]) -> Mask {
+            self.0.match6(&keys.iter().map(|key| Key { missing: Missing::Nothing, ..*key }).collect::<Vec<_>>())
+        }
+    }
+
+    fn random_rule(random: &mut Random) -> Rule {
+        let mut some = |of: u32| random.below(of) > 0;
+        let (with_proto, with_sport, with_dport, with_dst, deny) = (some(3), some(2), some(2), some(2), some(2));
+        let dst = Prefix::truncated(Ipv4Addr::new(10, 0, 0, random.below(4) as u8).into(), 30 + random.below(3) as u8);
+        let ports = |random: &mut Random| PortRange::new(random.below(2) as u16, 1 + random.below(3) as u16).ok();
+        let tuple = FiveTuple {
+            src: None,
+            dst: dst.ok().filter(|_| with_dst),
+            proto: with_proto.then(|| [6, 17][random.below(2) as usize]),
+            sport: ports(random).filter(|_| with_sport),
+            dport: ports(random).filter(|_| with_dport),
+        };
+        Rule { tuple, deny }
+    }
+
+    fn random_key(random: &mut Random) -> Key4 {
+        let missing = [Missing::Nothing, Missing::Ports, Missing::Protocol][random.below(3) as usize];
+        let mut port = |known: bool| if known { [0, random.below(4) as u8] } else { [0; 2] };
+        let [source_port, destination_port] = [port(missing < Missing::Ports), port(missing < Missing::Ports)];
+        let protocol = if missing < Missing::Protocol { [6, 17][random.below(2) as usize] } else { 0 };
+        Key {
+            protocol,
+            missing,
+            destination: [10, 0, 0, random.below(4) as u8],
+            source_port,
+            destination_port,
+            ..Key::ZERO
+        }
+    }
+
+    /// A packet that does not show everything is dropped if a packet that it may be of is.
+    #[test]
+    fn three_lists_are_the_strictest_reading_of_one() {
+        let (mut random, count) = fuzz();
+        let (mut denied, mut hidden) = (0, 0);
+        for _ in 0..count / 300 {
+            let rules: Vec<_> = (0..random.below(8)).map(|_| random_rule(&mut random)).collect();
+            let linear = LinearFilter(rules.clone());
+            let plain = |rules: &[Rule]| Ok::<_, ()>(Plain(LinearFilter(rules.to_vec())));
+            let strict = Strict::new(&rules, plain).expect("a list");
+            let keys: Vec<_> = (0..100).map(|_| random_key(&mut random)).collect();
+            let found = linear.match4(&keys);
+            assert_eq!(strict.match4(&keys), found, "{rules:?}");
+            for (i, key) in (0..).zip(&keys) {
+                let whole = completions(key);
+                let any = !linear.match4(&whole).is_empty();
+                assert!(!any || found.contains(i), "{rules:?}: {key:?} may be denied");
+                hidden += u64::from(key.missing != Missing::Nothing);
+                denied += u64::from(found.contains(i));
+            }
+        }
+        println!("{denied} denied, {hidden} with something missing");
+        assert!(denied > count / 20 && hidden > count / 20);
+    }
+
+    /// All packets that a key may be of.
+    fn completions(key: &Key4) -> Vec<Key4> {
+        let ports = if key.missing >= Missing::Ports { 0..5 } else { 0..1 };
+        let protocols = if key.missing >= Missing::Protocol { vec![6, 17, 1] } else { vec![key.protocol] };
+        let fill = |known: [u8; 2], port| if key.missing >= Missing::Ports { [0, port] } else { known };
+        let all = protocols.into_iter().flat_map(|protocol| {
+            let ports = ports.clone();
+            ports.clone().flat_map(move |a| ports.clone().map(move |b| (protocol, a, b)))
+        });
+        let whole = |(protocol, a, b)| Key {
+            protocol,
+            missing: Missing::Nothing,
+            source_port: fill(key.source_port, a),
+            destination_port: fill(key.destination_port, b),
+            ..*key
+        };
+        all.map(whole).collect()
     }
 }

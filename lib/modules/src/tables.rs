@@ -23,7 +23,7 @@ pub struct Tables {
     /// Ports and VLANs, with MTU, MAC and IP addresses.
     pub interfaces: Arc<Interfaces>,
     /// The configured filters, if there are any.
-    pub filter: Option<Arc<dyn Filter>>,
+    pub(crate) filter: Option<Arc<dyn Filter>>,
     /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are punted.
     pub steer: Option<Arc<dyn Filter>>,
     /// The check of sources, by interface; `None` while no interface asks for it.
@@ -33,7 +33,9 @@ pub struct Tables {
     /// What ports may give the slow path; `None` where there are no limits.
     pub policer: Option<Arc<Policer>>,
     /// Captures and traces; `None` while none is on.
-    pub taps: Option<Arc<Taps>>,
+    pub(crate) taps: Option<Arc<Taps>>,
+    /// There are filters or taps: packets that leave are looked at.
+    pub(crate) watched: bool,
     ports: Vec<PortView>,
     /// The view of a port that does not exist: no frame is its own.
     pub(crate) nobody: PortView,
@@ -104,9 +106,20 @@ impl Tables {
             multicast,
             policer,
             taps,
+            watched: false,
             ports,
             nobody,
         }
+        .complete()
+    }
+
+    fn complete(self) -> Tables {
+        Tables { watched: self.filter.is_some() || self.taps.is_some(), ..self }
+    }
+
+    /// These tables, with other filters.
+    pub fn with_filter(self, filter: Option<Arc<dyn Filter>>) -> Tables {
+        Tables { filter, ..self }.complete()
     }
 
     /// These tables, with packets that `steer` matches going to the slow path.
@@ -126,7 +139,13 @@ impl Tables {
 
     /// These tables, with taps.
     pub fn with_taps(self, taps: Option<Arc<Taps>>) -> Tables {
-        Tables { taps, ..self }
+        Tables { taps, ..self }.complete()
+    }
+
+    /// Whether a capture or a trace is on.
+    #[inline(always)]
+    pub fn tapped(&self) -> bool {
+        self.taps.is_some()
     }
 
     /// The ports, by number.

@@ -212,6 +212,7 @@ impl Rig {
             punts: Box::new(punts),
             custom: Arc::new(CustomReasons::default()),
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Multicast { runs: true, ..Multicast::default() },
             failure: None,
             trace: None,
@@ -219,6 +220,12 @@ impl Rig {
             watched: false,
         };
         Rig { ctx, batch: Batch::new(pool), pool, fib, punted, outputs, multicast: None }
+    }
+
+    /// Replaces the filter.
+    pub fn set_filter(&mut self, filter: Option<Arc<dyn Filter>>) {
+        let tables = (*self.ctx.tables).clone().with_filter(filter);
+        self.ctx.tables = Published::new(tables).subscribe();
     }
 
     /// Puts a frame into the batch as if it came from `port`; returns its slot.
@@ -247,9 +254,18 @@ impl Rig {
     }
 
     /// The same, and does something with the batch before each module.
-    pub fn run_between(&mut self, mut between: impl FnMut(&mut Batch)) {
+    pub fn run_between(&mut self, between: impl FnMut(&mut Batch)) {
+        self.run_modules("count", between);
+    }
+
+    /// The same as [`run_all`](Rig::run_all), as a script does that does not call a module.
+    pub fn run_without(&mut self, module: &str) {
+        self.run_modules(module, |_| {});
+    }
+
+    fn run_modules(&mut self, without: &str, mut between: impl FnMut(&mut Batch)) {
         let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
-        for module in MODULES.iter().filter(|module| module.name != "count") {
+        for module in MODULES.iter().filter(|module| module.name != "count" && module.name != without) {
             between(&mut self.batch);
             match module.run {
                 Run::One(run) if module.name.starts_with("ipv6") || module.name == "hop_limit" => {

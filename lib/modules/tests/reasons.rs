@@ -6,7 +6,8 @@ use perigee_modules::rules::{Filter, LinearFilter, Rule};
 use perigee_modules::testing::*;
 use perigee_modules::{Kind, Punted, all_reasons};
 use perigee_net::PuntLimit;
-use perigee_net::{FiveTuple, InterfaceAddress, MulticastLimits, Prefix, ReversePath};
+use perigee_net::{FiveTuple, InterfaceAddress, Key, MulticastLimits, PortRange, Prefix, ReversePath};
+use perigee_packet::wire::tuple;
 use perigee_packet::{Mask, Pool};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -250,6 +251,75 @@ fn the_rest_needs_a_special_state() {
     assert_eq!(rig3.reasons(), expected.map(|(name, count)| (name.to_owned(), count)));
     assert_eq!((rig3.sent(1).len(), punted(&rig3).len(), rig3.ctx.counters.punted.get()), (1024, 1024, 1024));
     assert_eq!((rig3.dropped(), rig3.pool.in_use()), (2 * full, 0));
+}
+
+/// A list of one rule.
+fn deny_only(tuple: FiveTuple) -> Option<Arc<dyn Filter>> {
+    Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }])))
+}
+
+/// Rules that deny a frame: all packets of its family, its addresses, and its 5-tuple. None for what is no IP packet.
+fn rules_against(frame: &[u8]) -> Vec<FiveTuple> {
+    fn rules<const N: usize>(key: &Key<N>, address: fn([u8; N]) -> IpAddr, all: &str) -> Vec<FiveTuple> {
+        let [src, dst] = [key.source, key.destination].map(|bytes| Some(Prefix::host(address(bytes))));
+        let addresses = FiveTuple { src, dst, ..FiveTuple::default() };
+        let [sport, dport] = [key.source_port, key.destination_port].map(u16::from_be_bytes);
+        let ports = |port| Some(PortRange::only(port));
+        let whole = FiveTuple { proto: Some(key.protocol), sport: ports(sport), dport: ports(dport), ..addresses };
+        vec![FiveTuple { src: all.parse().ok(), ..FiveTuple::default() }, addresses, whole]
+    }
+    match frame.get(12..14) {
+        Some([0x08, 0x00]) => {
+            tuple::key4(&frame[14..]).map_or(Vec::new(), |key| rules(&key, IpAddr::from, "0.0.0.0/0"))
+        }
+        Some([0x86, 0xdd]) => tuple::key6(&frame[14..]).map_or(Vec::new(), |key| rules(&key, IpAddr::from, "::/0")),
+        _ => Vec::new(),
+    }
+}
+
+/// Whichever way a packet takes, and whether the script asks the filters or not: what a rule denies reaches neither the slow path nor a port.
+#[test]
+fn a_rule_that_denies_holds_on_every_way() {
+    let fast = ["", "", ""].into_iter().zip([udp4(1, 8), udp6(1, 8), tagged(udp4(1, 8), 0, 30)]);
+    for (name, frame) in frames().into_iter().chain(fast) {
+        let rules = rules_against(&frame);
+        // ARP and LLDP are not IP; these are too short to be.
+        let other = ["classify.arp", "classify.other_type", "classify.unknown_vlan", "classify.short"];
+        let short = ["ipv4_valid.short", "ipv6_valid.short"];
+        let is_ip = !rules.is_empty();
+        assert!(is_ip || other.contains(&name) || short.contains(&name) || frame[12..14] == [0x81, 0], "{name}");
+        for (tuple, asks) in rules.into_iter().flat_map(|tuple| [(tuple, true), (tuple, false)]) {
+            let mut rig = rig();
+            rig.set_filter(deny_only(tuple));
+            rig.receive(0, &frame);
+            if asks {
+                rig.run_all()
+            } else {
+                rig.run_without("filter")
+            }
+            let sent: Vec<_> = (0..PORTS).flat_map(|port| rig.sent(port)).collect();
+            assert!(punted(&rig).is_empty() && sent.is_empty(), "{name}: {tuple:?}, {frame:02x?}");
+            let [(reason, 1)] = &rig.reasons()[..] else { panic!("{name}: {:?}", rig.reasons()) };
+            assert!(reason.starts_with("filter.ip") || reason == name, "{name}: {reason}");
+            assert_eq!(rig.pool.in_use(), 0);
+        }
+    }
+}
+
+/// A reason that is added later, a script's own included, opens no hole either.
+#[test]
+fn no_reason_is_punted_under_past_a_filter() {
+    let custom = (512..514).map(perigee_modules::Reason);
+    for reason in all_reasons().map(|(reason, ..)| reason).chain(custom) {
+        for frame in [udp4(1, 8), udp6(1, 8), with_options(1, &[1; 4])] {
+            let mut rig = rig();
+            rig.set_filter(deny_only(FiveTuple::default()));
+            let slot = rig.receive_classified(&frame);
+            rig.ctx.punt(&mut rig.batch, Mask::only(slot), reason);
+            assert!(punted(&rig).is_empty(), "{reason:?}");
+            assert!(rig.reasons().iter().all(|(name, _)| name.starts_with("filter.ip")), "{:?}", rig.reasons());
+        }
+    }
 }
 
 /// A second packet of each class finds no place.

@@ -36,4 +36,4 @@ pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
 pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
 #[cfg(feature = "serde")]
 pub use text::network;
-pub use tuple::{FiveTuple, Key, Key4, Key6, PortRange, PortRangeError};
+pub use tuple::{FiveTuple, Key, Key4, Key6, Missing, PortRange, PortRangeError};

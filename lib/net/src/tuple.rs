@@ -110,14 +110,32 @@ impl FiveTuple {
     }
 }
 
+/// What a packet does not show of its 5-tuple. A matcher of rules must not take it for a packet without ports: whoever sees the whole
+/// datagram finds them.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Missing {
+    /// All is here. Packets of protocols without ports, such as ICMP, lack nothing.
+    #[default]
+    Nothing = 0,
+    /// The ports of a protocol that has some: a fragment but the first, or a packet that ends before them.
+    Ports = 1,
+    /// The protocol, and with it the ports: a chain of extension headers that is broken, too long, or goes on in a later fragment.
+    Protocol = 2,
+}
+
 /// A packet's 5-tuple with addresses of `N` bytes, all in network byte order; no padding between the fields, nor behind them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<const N: usize> {
     /// Upper-layer protocol, extension headers skipped.
     pub protocol: u8,
+    /// What the packet does not show of the fields below and above; what is missing is 0.
+    pub missing: Missing,
+    /// Whether it is a fragment: others of its datagram may show what is missing.
+    pub fragment: bool,
     /// Zero, so that the addresses are aligned.
-    pub zero: [u8; 3],
+    pub zero: u8,
     /// Source address.
     pub source: [u8; N],
     /// Destination address.
@@ -140,7 +158,9 @@ impl<const N: usize> Key<N> {
     /// An empty key.
     pub const ZERO: Key<N> = Key {
         protocol: 0,
-        zero: [0; 3],
+        missing: Missing::Nothing,
+        fragment: false,
+        zero: 0,
         source: [0; N],
         destination: [0; N],
         source_port: [0; 2],

@@ -14,6 +14,8 @@
 pub mod columns;
 #[deny(unsafe_code)]
 pub mod cut;
+#[deny(unsafe_code)]
+pub mod flags;
 pub mod heap;
 pub mod lanes;
 #[deny(unsafe_code)]
@@ -36,20 +38,6 @@ use columns::Columns;
 use lanes::Isa;
 use mask::{BATCH_SIZE, Mask};
 use std::ffi::c_void;
-
-/// Bits of a packet's `flags`, as set by receive.
-pub mod flags {
-    /// The device found the IPv4 header checksum good: it need not be computed again.
-    pub const IPV4_CHECKSUM_GOOD: u8 = 1;
-    /// The device found the IPv4 header checksum bad.
-    pub const IPV4_CHECKSUM_BAD: u8 = 2;
-    /// `hash` holds the device's flow hash.
-    pub const HASH: u8 = 4;
-    /// `time` holds when the frame arrived: by the kernel's clock, unless `DEVICE_TIME` is set, too.
-    pub const TIME: u8 = 8;
-    /// `time` is of the device's clock, which may not count from 1970.
-    pub const DEVICE_TIME: u8 = 16;
-}
 
 /// A field of [`Batch`] that is part of the C ABI.
 pub struct Field {

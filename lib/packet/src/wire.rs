@@ -8,7 +8,7 @@
 //! flow       the five fields that make a flow, and its hash   summary    a frame described in one line
 //! malformed  why bytes are not what they should be            checksum   RFC 1071, RFC 1624
 //! protocol   numbers                                       checksums  all of a frame's at once
-//! super_frame  many segments of a flow in one frame
+//! super_frame  many segments of a flow in one frame         tuple      the same as filters match it, and what is missing of it
 //! ```
 
 pub mod arp;
@@ -30,6 +30,7 @@ pub mod nd_options;
 pub mod protocol;
 pub mod summary;
 pub mod super_frame;
+pub mod tuple;
 pub mod udp;
 pub mod vlan;
 

@@ -4,9 +4,10 @@
 //!
 //! `PERIGEE_FUZZ` multiplies the number of bursts (2,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
-use perigee_net::{Key, Key4, Key6};
+use perigee_net::{Key, Key4, Key6, Missing};
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::wire::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+use perigee_packet::wire::tuple;
 use perigee_packet::{Batch, ExtensionHeaders, Isa, Mask, Pool, Slot};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -18,11 +19,12 @@ fn key4(packet: &Slot<'_>) -> Option<Key4> {
     key.protocol = header[9];
     key.source.copy_from_slice(&header[12..16]);
     key.destination.copy_from_slice(&header[16..20]);
+    key.fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     let first_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-    if first_fragment {
-        let at = usize::from(packet.l3()) + usize::from(header[0] & 0x0f) * 4;
-        set_ports(&mut key, packet.frame().get(at..).unwrap_or(&[]));
-    }
+    let l3 = usize::from(packet.l3());
+    let end = packet.frame().len().min(l3 + usize::from(u16::from_be_bytes([header[2], header[3]])));
+    let at = l3 + usize::from(header[0] & 0x0f) * 4;
+    set_ports(&mut key, packet.frame()[..end].get(at..).filter(|_| first_fragment).unwrap_or(&[]));
     Some(key)
 }
 
@@ -31,21 +33,27 @@ fn key6(packet: &Slot<'_>) -> Option<Key6> {
     let mut key = Key::ZERO;
     key.source.copy_from_slice(&header[8..24]);
     key.destination.copy_from_slice(&header[24..40]);
-    key.protocol = header[6];
     let payload = packet.frame().get(usize::from(packet.l3()) + 40..).unwrap_or(&[]);
-    if let Ok(upper) = ExtensionHeaders::new(key.protocol, payload).upper_layer() {
-        key.protocol = upper.protocol;
-        if upper.has_header() {
-            set_ports(&mut key, upper.payload);
+    let payload = &payload[..payload.len().min(u16::from_be_bytes([header[4], header[5]]).into())];
+    match ExtensionHeaders::new(header[6], payload).upper_layer() {
+        Ok(upper) if ![0, 43, 44, 51, 60].contains(&upper.protocol) => {
+            key.protocol = upper.protocol;
+            key.fragment = upper.is_fragment();
+            set_ports(&mut key, if upper.has_header() { upper.payload } else { &[] });
         }
+        _ => key.missing = Missing::Protocol,
     }
     Some(key)
 }
 
 fn set_ports<const N: usize>(key: &mut Key<N>, upper: &[u8]) {
-    if let (TCP | UDP | DCCP | SCTP | UDP_LITE, &[a, b, c, d, ..]) = (key.protocol, upper) {
-        key.source_port = [a, b];
-        key.destination_port = [c, d];
+    match (key.protocol, upper) {
+        (TCP | UDP | DCCP | SCTP | UDP_LITE, &[a, b, c, d, ..]) => {
+            key.source_port = [a, b];
+            key.destination_port = [c, d];
+        }
+        (TCP | UDP | DCCP | SCTP | UDP_LITE, _) => key.missing = Missing::Ports,
+        _ => {}
     }
 }
 
@@ -64,7 +72,12 @@ fn frame(rng: &mut SmallRng, l3: usize) -> Vec<u8> {
     let whole = rng.random_bool(0.9) && frame.len() >= l3 + 44;
     if let Some(packet) = frame.get_mut(l3..).filter(|_| whole) {
         let protocol = |rng: &mut SmallRng| PROTOCOLS[rng.random_range(0..PROTOCOLS.len())];
+        let is_4 = rng.random();
         if rng.random() {
+            let length = rng.random_range(0..140u16).to_be_bytes();
+            packet[if is_4 { 2..4 } else { 4..6 }].copy_from_slice(&length);
+        }
+        if is_4 {
             packet[0] = 0x40 | [5, 5, 5, rng.random_range(0..16)][rng.random_range(0..4)];
             let fragment = if rng.random_bool(0.8) { [0x20 * rng.random_range(0..8), 0] } else { rng.random() };
             packet[6..8].copy_from_slice(&fragment);
@@ -150,6 +163,10 @@ fn headers_read_together_are_those_of_the_frames() {
             addresses[1].push(address::<40>(&packet, 8, 16));
             addresses[2].push(address::<20>(&packet, 16, 4));
             addresses[3].push(address::<40>(&packet, 24, 16));
+        }
+        for packet in batch.packets(wanted) {
+            let bytes = packet.frame().get(packet.l3().into()..).unwrap_or(&[]);
+            assert_eq!((tuple::key4(bytes), tuple::key6(bytes)), (key4(&packet), key6(&packet)));
         }
         assert_eq!(batch.keys4(wanted), four);
         assert_eq!(batch.keys6(wanted), six);

@@ -311,6 +311,7 @@ fn staging(tables: &SharedTables) -> Context {
         punts: Box::new(NoPunts),
         custom: Arc::new(CustomReasons::default()),
         next_redirect: 0,
+        fragments: Default::default(),
         multicast: Default::default(),
         failure: None,
         trace: None,

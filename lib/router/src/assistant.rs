@@ -307,7 +307,7 @@ impl AssistantThread {
     /// Judges a packet, or leaves it to the owner; returns it if it is done with.
     fn judge(&mut self, punted: Punted) -> Option<Packet> {
         // Super-frames are taken segment by segment, of which the owner may have to see any.
-        let owners = self.tables.taps.is_some() || punted.trace.is_some() || punted.packet.gso_size().is_some();
+        let owners = self.tables.tapped() || punted.trace.is_some() || punted.packet.gso_size().is_some();
         let now = Time((self.clock)());
         let (interface, frame) = (punted.interface, punted.packet.bytes());
         if owners || !self.assistant.handle(now, interface, frame, &ByTables(&self.tables)) {

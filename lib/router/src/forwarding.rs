@@ -56,8 +56,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The configuration's filters, compiled.
 #[derive(Clone, Default)]
 pub struct Filters {
-    /// Matches packets to drop.
+    /// Matches packets to drop, of those that ports receive.
     pub deny: Option<Arc<dyn Filter>>,
+    /// Matches packets to drop, of those that Linux sends.
+    pub deny_linux: Option<Arc<dyn Filter>>,
     /// Matches packets for the slow path, unless a device steers them there.
     pub steer: Option<Arc<dyn Filter>>,
     /// What ports may give the slow path.
@@ -255,6 +257,11 @@ impl Forwarding {
 
     fn tables(&self) -> Tables {
         tables(&self.shown, &self.routing, &self.filters, &self.macs, self.taps.clone())
+    }
+
+    /// The configuration's filters.
+    pub fn filters(&self) -> &Filters {
+        &self.filters
     }
 
     /// What ports may give the slow path.

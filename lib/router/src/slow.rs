@@ -125,6 +125,10 @@ pub(crate) struct Lost {
     pub no_twin: u64,
     /// From queues that hardware filters fill: more than `[policer]` lets through.
     pub policed: u64,
+    /// From such queues: denied by a filter.
+    pub denied: u64,
+    /// From Linux: denied by a filter.
+    pub denied_linux: u64,
 }
 
 /// The thread's state.

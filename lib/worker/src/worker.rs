@@ -108,6 +108,7 @@ impl Worker {
             punts,
             custom,
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Default::default(),
             failure: None,
             trace: None,
@@ -187,7 +188,7 @@ impl Worker {
         counters.received.add(received as u64);
         counters.received_bytes.add(batch.received_bytes());
         let spread = receiver.spread.is_some();
-        let left = match self.context.tables.taps.is_some() {
+        let left = match self.context.tables.tapped() {
             true => self.receive_tapped(queue, batch),
             false if spread => self.spread(queue, batch),
             false => received,

@@ -10,11 +10,13 @@
 //! | `kept.rs` | what is too dear to be made for each input |
 //! | `targets/` | one file per target |
 //! | `frames.rs`, `frames/` | frames that are nearly right |
+//! | `filters.rs` | frames against random lists of rules |
 //! | `flood.rs` | frames by the billion through a whole router, the same ones for the same seed |
 //! | `sentence.rs` | whether an error is one sentence |
 //! | `bed.rs`, `world.rs`, `kernel.rs`, `views.rs` | what the crates' own tests are made with: a router on heap packets, a simulated kernel |
 #![forbid(unsafe_code)]
 
+pub mod filters;
 pub mod flood;
 pub mod frames;
 pub mod input;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
+use perigee_fuzz::filters;
 use perigee_fuzz::flood::{self, Outcome};
 use perigee_fuzz::{TARGETS, target};
 use std::io::Write;
@@ -41,6 +42,15 @@ enum Command {
         #[arg(long, default_value_t = 2)]
         threads: usize,
     },
+    /// Sends frames that random filters deny, and looks for one that passes
+    Filters {
+        /// How many that are denied, such as 1e6
+        #[arg(long, default_value = "1e6", value_parser = count)]
+        frames: u64,
+        /// What lists and frames follow from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 /// A number of frames, `1e9` or plain.
@@ -71,8 +81,23 @@ fn main() -> ExitCode {
             }
         }
         Command::Frames { frames, seed, threads } => frames_run(frames, seed, threads.max(1)),
+        Command::Filters { frames, seed } => filters_run(frames, seed),
     }
     ExitCode::SUCCESS
+}
+
+fn filters_run(frames: u64, seed: u64) {
+    let (start, done) = (Instant::now(), AtomicU64::new(0));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let filters::Outcome { lists, denied, hidden, passed } = filters::run(frames, seed, folder.path(), |more| {
+        let now = done.fetch_add(more, Ordering::Relaxed) + more;
+        eprint!("\r{:5.1} % ", 100.0 * now as f64 / frames as f64);
+        let _ = std::io::stderr().flush();
+    });
+    eprintln!();
+    println!("seed {seed}: {lists} lists of rules in {:.0} s", start.elapsed().as_secs_f64());
+    println!("{denied} frames that their list denies, {hidden} of them without ports or protocol: none passed");
+    println!("{passed} frames that their list lets pass: none was denied");
 }
 
 fn frames_run(frames: u64, seed: u64, threads: usize) {

@@ -4,7 +4,7 @@
 //!
 //! `PERIGEE_FUZZ` multiplies the number of inputs per target (150), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
-use perigee_fuzz::{TARGETS, Target, flood, target};
+use perigee_fuzz::{TARGETS, Target, filters, flood, target};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -116,4 +116,14 @@ fn the_same_seed_sends_the_same_frames() {
     assert_eq!(one, two);
     assert!(one.forwarded > 1000 && one.slow > 0 && one.reasons.len() > 20, "{one:?}");
     assert_ne!(flood::run(20_000, seed ^ 1, 1, folder.path(), |_| ()).digest, one.digest);
+}
+
+/// `./x fuzz filters`, short.
+#[test]
+fn no_frame_passes_a_filter_that_denies_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = number("PERIGEE_FUZZ_SEED").unwrap_or_else(rand::random);
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let outcome = filters::run(50_000 * number("PERIGEE_FUZZ").unwrap_or(1), seed, folder.path(), |_| ());
+    assert!(outcome.hidden > 100 && outcome.passed > 1000 && outcome.lists > 10, "{outcome:?}");
 }

@@ -156,6 +156,16 @@ states! {
         SlowPath = "slow path",
     }
 
+    /// Whose packets a rule is about.
+    pub enum FilteredFrom {
+        /// Those that ports receive.
+        Ports = "ports",
+        /// Those that Linux sends by the twins.
+        Linux = "linux",
+        /// Both.
+        Both = "both",
+    }
+
     /// What carries out a rule.
     pub enum DoneIn {
         /// The workers.

@@ -265,6 +265,7 @@ impl Tasks {
             punts: Box::new(NoSlowPath),
             custom: self.custom.clone(),
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Default::default(),
             failure: None,
             trace: None,

@@ -96,6 +96,7 @@ impl Bed {
             punts: Box::new(Refuse),
             custom: custom.clone(),
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Default::default(),
             failure: None,
             trace: None,

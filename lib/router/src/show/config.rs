@@ -4,9 +4,9 @@
 use super::View;
 use crate::forwarding::with_links;
 use perigee_api::Answers;
-use perigee_api::answers::{ConfigText, DoneIn, FilterAction, FilterKind, FilterStatus};
+use perigee_api::answers::{ConfigText, DoneIn, FilterAction, FilterKind, FilterStatus, FilteredFrom};
 use perigee_api::queries::{ShowConfig, ShowFilters};
-use perigee_config::{Action, SteerMatch};
+use perigee_config::{Action, FilteredFrom as From, SteerMatch};
 use perigee_net::FiveTuple;
 
 /// The configuration with the routes that were added or deleted since.
@@ -26,6 +26,11 @@ impl Answers<ShowFilters> for View<'_> {
             kind: FilterKind::Filter,
             number,
             rule: describe(&filter.tuple),
+            from: match filter.from {
+                From::Ports => FilteredFrom::Ports,
+                From::Linux => FilteredFrom::Linux,
+                From::Both => FilteredFrom::Both,
+            },
             action: if filter.action == Action::Drop { FilterAction::Drop } else { FilterAction::Accept },
             done_in: DoneIn::Software,
         });
@@ -36,6 +41,7 @@ impl Answers<ShowFilters> for View<'_> {
                 SteerMatch::EtherType(kind) => format!("ethertype {kind:#06x}"),
                 SteerMatch::FiveTuple(tuple) => describe(tuple),
             },
+            from: FilteredFrom::Ports,
             action: FilterAction::SlowPath,
             done_in: if self.rebuild.in_hardware(steer) { DoneIn::Hardware } else { DoneIn::Software },
         });

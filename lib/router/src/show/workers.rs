@@ -140,6 +140,8 @@ fn slow_drops(view: &View<'_>) -> Vec<DropStatus> {
         ("transmit", "", unsent),
         ("owner_ring_full", "", view.assistants.refused()),
         ("policed", "RFC 6192", view.lost.policed),
+        ("denied", "", view.lost.denied),
+        ("denied_linux", "", view.lost.denied_linux),
         ("no_twin", "", view.lost.no_twin),
         ("twin", "", view.ports.iter().filter_map(|port| port.twin.as_ref()).map(|twin| twin.entry().dropped).sum()),
     ];

@@ -5,6 +5,7 @@ use super::SlowThread;
 use crate::taps::{Arrival, Direction};
 use perigee_linux::Input as FromLinux;
 use perigee_modules::Punted;
+use perigee_modules::filter::denies;
 use perigee_modules::policer;
 use perigee_modules::redirect::SENT_BACK;
 use perigee_modules::taps::Seen;
@@ -96,7 +97,9 @@ impl SlowThread {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let frame = packet.bytes();
                 // No worker has seen it.
-                if limits.as_ref().is_some_and(|limits| !limits.admits(port, policer::steered(frame), now)) {
+                if denies(self.parts.forwarding.filters().deny.as_deref(), frame) {
+                    self.lost.denied += 1;
+                } else if limits.as_ref().is_some_and(|limits| !limits.admits(port, policer::steered(frame), now)) {
                     self.lost.policed += 1;
                 } else if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     let seen = Seen { frame, port, direction: Direction::In, reason: None, now: 0, arrived: None };
@@ -136,7 +139,9 @@ impl SlowThread {
                 let Some(length) = self.parts.ports.read_twin(index, &mut buffer) else { break };
                 busy = true;
                 let frame = &buffer[..length];
-                if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
+                if denies(self.parts.forwarding.filters().deny_linux.as_deref(), frame) {
+                    self.lost.denied_linux += 1;
+                } else if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     self.tell(Input::FromTwin { interface, frame });
                 } else {
                     self.lost.astray += 1;

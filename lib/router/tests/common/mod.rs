@@ -6,9 +6,10 @@ use perigee_api::answers::{ScriptStatus, VersionStatus};
 use perigee_api::client::ApiClient;
 use perigee_api::queries::Reload;
 use perigee_api::{Backend, Query, Reply};
-use perigee_config::{Config, Machine, Steer, SteerMatch};
+use perigee_config::{Action, Config, Filter, FilteredFrom, Machine, Steer, SteerMatch};
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
+use perigee_modules::rules::{LinearFilter, Rule};
 use perigee_modules::{Counters, CustomReasons};
 use perigee_net::MacAddr;
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
@@ -141,15 +142,26 @@ impl ScriptControl for NoScripts {
     fn set_budgets(&self, _: &perigee_config::Router) {}
 }
 
-struct NoFilters;
-impl Rebuild for NoFilters {
+struct PlainFilters;
+impl Rebuild for PlainFilters {
     fn in_hardware(&self, steer: &Steer) -> bool {
         // As if the device knew Ethernet types only.
         matches!(steer.what, SteerMatch::EtherType(_))
     }
-    fn filters(&self, _config: &Config) -> Result<Filters, Refusal> {
-        Ok(Filters::default())
+    fn filters(&self, config: &Config) -> Result<Filters, Refusal> {
+        Ok(filters(config))
     }
+}
+
+/// The filters of a configuration, as plain lists.
+fn filters(config: &Config) -> Filters {
+    let list = |other: FilteredFrom| {
+        let about = config.filters.iter().filter(|filter| filter.from != other);
+        let rule = |filter: &Filter| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop };
+        let rules: Vec<_> = about.map(rule).collect();
+        (!rules.is_empty()).then(|| Arc::new(LinearFilter(rules)) as Arc<dyn perigee_modules::rules::Filter>)
+    };
+    Filters { deny: list(FilteredFrom::Linux), deny_linux: list(FilteredFrom::Ports), ..Filters::default() }
 }
 
 /// How many queues each port has.
@@ -267,7 +279,7 @@ impl Bed {
         });
         let assistant_bells: Vec<_> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();
         let mut wiring = wire(ports.collect(), workers, assistant_bells.len(), &mut HeapFabric(pool)).unwrap();
-        let forwarding = Forwarding::new(&config, &infos, Filters::default(), lookups).unwrap();
+        let forwarding = Forwarding::new(&config, &infos, filters(&config), lookups).unwrap();
         let now = Arc::new(AtomicU64::new(1));
         let tick = now.clone();
         let clock: Clock = Arc::new(move || tick.load(Ordering::Relaxed));
@@ -324,7 +336,7 @@ impl Bed {
             assistants,
             forwarding,
             scripts: Box::new(NoScripts),
-            rebuild: Box::new(NoFilters),
+            rebuild: Box::new(PlainFilters),
             mailbox: end,
             memory: pool,
             clock,

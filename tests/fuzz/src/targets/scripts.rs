@@ -51,6 +51,7 @@ impl Running {
             punts: Box::new(Gone),
             custom: custom.clone(),
             next_redirect: 0,
+            fragments: Default::default(),
             multicast: Default::default(),
             failure: None,
             trace: None,

@@ -2,26 +2,29 @@
 //! The 5-tuples of packets, as the matchers of filters take them: side by side, without a gap.
 //!
 //! Addresses and protocol of IPv4 are in the [columns](super), and so is where the ports are; only these are read from the frame.
-//! Of IPv6 a header is copied as it is where TCP or UDP follows at once, else its extension headers are followed.
+//! Those of IPv6 are made packet by packet ([`tuple`]).
 
 use super::{Column, Columns, View};
 use crate::batch::lanes::{Kernel, Lanes};
 use crate::batch::{BATCH_SIZE, Batch, Mask};
-use crate::wire::ExtensionHeaders;
-use crate::wire::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
-use perigee_net::{Key, Key4, Key6};
+use crate::wire::tuple::{self, WITH_PORTS};
+use perigee_net::{Key, Key4, Key6, Missing};
 
 /// Keys, and what is found out about a burst before they are made.
 pub(super) struct Tuples {
     keys4: [Key4; BATCH_SIZE],
     keys6: [Key6; BATCH_SIZE],
+    /// The protocol, and 256 where the packet is a fragment.
     protocols: Column,
-    /// Offset of the ports in each frame, in bytes; [`NONE`] where there are none.
+    /// Offset of the ports in each frame, in bytes; [`NONE`] where there are none, and beyond any frame where the datagram has some, but
+    /// not the packet.
     ports: Column,
 }
 
 /// Beyond any frame.
 const NONE: u32 = u32::MAX;
+/// More than any protocol.
+const FRAGMENT: u32 = 256;
 
 impl Tuples {
     pub(super) const EMPTY: Tuples = Tuples {
@@ -31,9 +34,6 @@ impl Tuples {
         ports: [NONE; BATCH_SIZE],
     };
 }
-
-/// Protocols whose headers begin with two ports.
-const WITH_PORTS: [u8; 5] = [TCP, UDP, DCCP, SCTP, UDP_LITE];
 
 /// Finds the protocols and the ports of IPv4 packets.
 struct Find<'a> {
@@ -49,16 +49,21 @@ impl Kernel<0> for Find<'_> {
         let [first, second, third] = [0, 1, 2].map(|i| L::load(&words[i], at));
         // The second byte of the third word. Of the second word the last 13 bits are the fragment's offset.
         let protocol = L::and(L::shr::<8>(third), L::splat(0xff));
+        let is_whole = L::equal(L::and(second, L::splat(0xff3f_0000)), L::splat(0));
         let is_first = L::equal(L::and(second, L::splat(0xff1f_0000)), L::splat(0));
         let mut has_ports = L::equal(protocol, L::splat(WITH_PORTS[0].into()));
         for other in &WITH_PORTS[1..] {
             has_ports = L::either(has_ports, L::equal(protocol, L::splat((*other).into())));
         }
         let header = L::shl::<2>(L::and(first, L::splat(0xf)));
+        let total = L::and(L::swap(first), L::splat(0xffff));
+        let here = L::except(is_first, L::greater(L::add(header, L::splat(4)), total));
         let behind = L::add(L::load8(l3, at), header);
         // One less than 0 is NONE.
-        let ports = L::sub(L::only(L::both(is_first, has_ports), L::add(behind, L::splat(1))), L::splat(1));
-        L::store(self.protocols, at, protocol);
+        let found = L::only(L::both(here, has_ports), L::add(behind, L::splat(1)));
+        let missing = L::only(L::except(has_ports, here), L::splat(u32::MAX));
+        let ports = L::sub(L::or(found, missing), L::splat(1));
+        L::store(self.protocols, at, L::or(protocol, L::only(L::not(is_whole), L::splat(FRAGMENT))));
         L::store(self.ports, at, ports);
         []
     }
@@ -67,7 +72,7 @@ impl Kernel<0> for Find<'_> {
 impl Batch {
     /// The 5-tuples of the live IPv4 packets of `mask`, in their order. A packet without 20 bytes of a header has an empty one.
     #[inline(never)]
-    pub fn keys4(&mut self, mask: Mask) -> &[Key4] {
+    pub fn keys4(&mut self, mask: Mask) -> &mut [Key4] {
         let mask = mask & self.live;
         let loaded = self.load(mask);
         let count = self.count();
@@ -81,15 +86,17 @@ impl Batch {
         mask.for_each(|slot| {
             let i = usize::from(slot);
             let at = ports[i];
-            let [a, b, c, d] = if u64::from(at) + 4 <= length[i].into() {
+            let (missing, [a, b, c, d]) = if u64::from(at) + 4 <= length[i].into() {
                 // SAFETY: the slot is live, and its frame has the bytes. We hold the batch alone.
-                unsafe { data[i].add(at as usize).cast::<[u8; 4]>().read() }
+                (Missing::Nothing, unsafe { data[i].add(at as usize).cast::<[u8; 4]>().read() })
             } else {
-                [0; 4]
+                (if at == NONE { Missing::Nothing } else { Missing::Ports }, [0; 4])
             };
             keys4[n % BATCH_SIZE] = Key {
                 protocol: protocols[i] as u8,
-                zero: [0; 3],
+                missing,
+                fragment: protocols[i] >= FRAGMENT,
+                zero: 0,
                 source: sources[i].to_ne_bytes(),
                 destination: destinations[i].to_ne_bytes(),
                 source_port: [a, b],
@@ -100,13 +107,22 @@ impl Batch {
         for slot in mask - loaded {
             keys4[(mask & Mask::first(slot.into())).count()] = Key::ZERO;
         }
-        &keys4[..n]
+        &mut keys4[..n]
     }
 
-    /// The same of IPv6 packets, whose headers have 40 bytes. The protocol is that of the upper layer, unless the chain of extension
-    /// headers is broken, or longer than any sender needs: then it is that of the first header.
+    /// The first keys that [`keys4`](Self::keys4) made last.
+    pub fn made4(&mut self, count: usize) -> &mut [Key4] {
+        &mut self.columns.tuples.keys4[..count]
+    }
+
+    /// The first keys that [`keys6`](Self::keys6) made last.
+    pub fn made6(&mut self, count: usize) -> &mut [Key6] {
+        &mut self.columns.tuples.keys6[..count]
+    }
+
+    /// The same of IPv6 packets, whose headers have 40 bytes. The protocol is that of the upper layer.
     #[inline(never)]
-    pub fn keys6(&mut self, mask: Mask) -> &[Key6] {
+    pub fn keys6(&mut self, mask: Mask) -> &mut [Key6] {
         let Batch { data, length, l3, columns, live, .. } = self;
         let keys6 = &mut columns.tuples.keys6;
         let mut n = 0;
@@ -114,42 +130,9 @@ impl Batch {
             let i = usize::from(slot);
             // SAFETY: the slot is live: its frame has that many bytes. We hold the batch alone.
             let frame = unsafe { std::slice::from_raw_parts(data[i], length[i].into()) };
-            keys6[n % BATCH_SIZE] = key6(frame.get(l3[i].into()..).unwrap_or_default());
+            keys6[n % BATCH_SIZE] = tuple::key6(frame.get(l3[i].into()..).unwrap_or_default()).unwrap_or(Key::ZERO);
             n += 1;
         });
-        &keys6[..n]
-    }
-}
-
-/// The key of an IPv6 packet; an empty one without a header.
-#[inline(always)]
-fn key6(packet: &[u8]) -> Key6 {
-    let Some((header, payload)) = packet.split_first_chunk::<40>() else { return Key::ZERO };
-    if let (protocol @ (TCP | UDP), Some(ports)) = (header[6], payload.first_chunk::<4>()) {
-        return plain6(header, protocol, *ports);
-    }
-    followed(header, payload)
-}
-
-/// The same, along the extension headers.
-#[inline(never)]
-fn followed(header: &[u8; 40], payload: &[u8]) -> Key6 {
-    let Ok(upper) = ExtensionHeaders::new(header[6], payload).upper_layer() else {
-        return plain6(header, header[6], [0; 4]);
-    };
-    let has_ports = upper.has_header() && WITH_PORTS.contains(&upper.protocol);
-    let ports = upper.payload.first_chunk().filter(|_| has_ports);
-    plain6(header, upper.protocol, ports.copied().unwrap_or_default())
-}
-
-#[inline(always)]
-fn plain6(header: &[u8; 40], protocol: u8, [a, b, c, d]: [u8; 4]) -> Key6 {
-    Key {
-        protocol,
-        zero: [0; 3],
-        source: std::array::from_fn(|i| header[8 + i]),
-        destination: std::array::from_fn(|i| header[24 + i]),
-        source_port: [a, b],
-        destination_port: [c, d],
+        &mut keys6[..n]
     }
 }
