@@ -16,17 +16,21 @@ pub fn print(text: &str) -> Result<ExitCode> {
     }
 }
 
-/// For `print!`.
+/// For `print!`. The program ends if the output cannot be written, as to a file where no space is left: in order, with a sentence.
 ///
 /// # Panics
-/// The output cannot be written, as to a file where no space is left.
+/// That is how it ends, without a word of its own about panics.
 pub fn out(text: Arguments) {
     if let Err(error) = std::io::stdout().write_fmt(text)
         && error.kind() != ErrorKind::BrokenPipe
     {
-        panic!("the standard output cannot be written to: {error}");
+        note(format_args!("perigee: the standard output cannot be written to: {error}\n"));
+        std::panic::resume_unwind(Box::new(Unwritable));
     }
 }
+
+/// What the end of a program is about whose output cannot be written.
+struct Unwritable;
 
 /// For `eprint!`: text that cannot be written is dropped.
 pub fn note(text: Arguments) {

@@ -21,10 +21,11 @@ pub enum Format {
 impl Format {
     /// The one that a client asks for by its `Accept` header, if it has one.
     pub fn accepted(accept: Option<&str>) -> Format {
-        match accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
-            true => Format::Open,
-            false => Format::Prometheus,
-        }
+        let Some(accept) = accept else { return Format::Prometheus };
+        let (open, named) = quality(accept, "application/openmetrics-text");
+        let (plain, _) = quality(accept, "text/plain");
+        // Both are as welcome to `*/*`: then what every tool can read.
+        if open > plain || named && open > 0.0 && open == plain { Format::Open } else { Format::Prometheus }
     }
 
     /// Its content type.
@@ -34,6 +35,30 @@ impl Format {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
+}
+
+/// How welcome a media type is by an `Accept` header, from 0 to 1, and whether it is named there: the most specific range that has it
+/// decides, of several the best (RFC 9110 12.5.1).
+fn quality(accept: &str, wanted: &str) -> (f32, bool) {
+    let (family, _) = wanted.split_once('/').unwrap_or((wanted, ""));
+    let mut found = (0, 0.0);
+    for range in accept.split(',') {
+        let mut parts = range.split(';').map(str::trim);
+        let name = parts.next().unwrap_or("").to_ascii_lowercase();
+        let specific = match name.split_once('/') {
+            _ if name == wanted => 3,
+            Some((of, "*")) if of == family => 2,
+            Some(("*", "*")) => 1,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        // What is no number is ignored, as if it were not there.
+        let quality = weight.and_then(|weight| weight.trim().parse().ok()).unwrap_or(1.0);
+        if specific > found.0 || specific == found.0 && quality > found.1 {
+            found = (specific, quality);
+        }
+    }
+    (found.1, found.0 == 3)
 }
 
 /// All metrics; OpenMetrics' end in `# EOF`.

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceId, Prefix, PrefixError, is_link_local};
+use perigee_net::{InterfaceAddress, InterfaceId, Prefix, PrefixError, is_link_local};
 
 use super::given::{At, Parsed};
 use super::interfaces::Interface;
@@ -47,19 +47,23 @@ impl<'c> Networks<'c> {
             return Err(", expected the address of a neighbor".into());
         }
         let of_device = |index: &usize| device.is_none_or(|d| d.index() == *index);
-        let mut best: Option<(u8, InterfaceId)> = None;
+        let mut best: Option<(InterfaceAddress, InterfaceId)> = None;
         for (index, interface) in self.interfaces.iter().enumerate().filter(|(i, _)| of_device(i)) {
             for net in &interface.addresses {
                 if net.address == address {
                     return Err(format!(", an address of `{}` itself, expected that of a neighbor", interface.name));
                 }
-                let longer = best.is_none_or(|(length, _)| net.prefix_len > length);
+                let longer = best.is_none_or(|(other, _)| net.prefix_len > other.prefix_len);
                 if longer && net.covers(address) {
-                    best = Some((net.prefix_len, InterfaceId(index as u16)));
+                    best = Some((*net, InterfaceId(index as u16)));
                 }
             }
         }
         match (best, device) {
+            // The network's address is one, too, historically.
+            (Some((net, _)), _) if net.broadcasts().any(|broadcast| broadcast == address) => {
+                Err(format!(", a broadcast address of {}, expected the address of a neighbor", net.network()))
+            }
             (Some((_, index)), _) => Ok(index),
             (None, Some(index)) if is_link_local(address) => Ok(index),
             (None, None) if is_link_local(address) => {
@@ -100,7 +104,9 @@ pub(crate) fn a_prefix(text: &str) -> Parsed<Prefix> {
 
 /// The address, if other routes can lead to it; the error is the rest of the sentence "found ADDRESS".
 pub(crate) fn far(address: IpAddr) -> Result<IpAddr, String> {
-    if address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_link_local(address) {
+    let reserved = matches!(address, IpAddr::V4(v4) if v4.octets()[0] >= 240);
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() || is_link_local(address) || reserved
+    {
         return Err(", expected the address of a router that other routes lead to".into());
     }
     Ok(address)

@@ -214,6 +214,13 @@ fn every_check_of_routes() {
         ),
         ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"ten\"»", "an IPv4 or IPv6 address"),
         ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"224.0.0.1\"»", "expected the address of a neighbor"),
+        // Linux and the API refuse these, too.
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"10.0.0.255\"»", "a broadcast address of 10.0.0.0/24"),
+        ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"10.0.0.0\"»", "a broadcast address of 10.0.0.0/24"),
+        (
+            "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = «\"255.255.255.255\"»\nrecursive = true",
+            "the address of a router that other routes lead to",
+        ),
         ("[[route]]\nprefix = \"2001:db8:1::/48\"\nvia = «\"fe80::1\"»", "without `dev`"),
         (
             "[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\ndev = «\"lan\"»",

@@ -157,7 +157,11 @@ impl TrafficArgs {
         }
         let mut description = self.description(script)?;
         description.source_mac = description.source_mac.or(from.map(Range::one));
-        description.destination_mac = description.destination_mac.or(to.map(Range::one));
+        if description.groups().is_some_and(|range| range.len() > 1) && description.destination_mac.is_none() {
+            bail!("found several groups as destinations and no MAC addresses, expected --destination-mac FIRST-LAST");
+        }
+        let group = description.group_mac();
+        description.destination_mac = description.destination_mac.or(group).or(to.map(Range::one));
         described(&description)
     }
 

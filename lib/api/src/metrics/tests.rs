@@ -205,6 +205,26 @@ fn who_does_not_ask_for_openmetrics_gets_what_prometheus_has_always_read() {
     assert_eq!(Format::accepted(None), Format::Prometheus);
     assert_eq!(Format::accepted(Some("text/plain;version=0.0.4;q=0.5,*/*;q=0.1")), Format::Prometheus);
     assert_eq!(Format::accepted(Some("application/openmetrics-text;version=1.0.0,*/*;q=0.1")), Format::Open);
+    // RFC 9110 12.4.2: what is refused is not sent, nor what is less welcome.
+    for (accept, format) in [
+        ("application/openmetrics-text;q=0, text/plain", Format::Prometheus),
+        ("application/openmetrics-text; q=0.2, text/plain; q=0.9", Format::Prometheus),
+        ("application/openmetrics-text;q=0.9,text/*;q=0.2", Format::Open),
+        ("APPLICATION/OpenMetrics-Text", Format::Open),
+        ("text/plain, application/openmetrics-text", Format::Open),
+        ("*/*", Format::Prometheus),
+        ("application/*;q=0.5", Format::Open),
+        ("text/plain;q=0, */*", Format::Open),
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,\
+          text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+            Format::Open,
+        ),
+        ("", Format::Prometheus),
+        (",;q=,q=1", Format::Prometheus),
+    ] {
+        assert_eq!(Format::accepted(Some(accept)), format, "{accept}");
+    }
     let text = render(&snapshot(), Format::Prometheus);
     assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
     // Each sample's family is its own name.

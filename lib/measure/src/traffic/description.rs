@@ -162,7 +162,7 @@ pub struct Description {
     /// Source MAC addresses. The default is 02:00:00:00:00:01.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_mac: Option<Range<MacAddr>>,
-    /// Destination MAC addresses. The default is 02:00:00:00:00:02.
+    /// Destination MAC addresses. The default is that of the group where `destination` is one, else 02:00:00:00:00:02.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination_mac: Option<Range<MacAddr>>,
     /// TTL or hop limit.
@@ -218,6 +218,22 @@ impl Description {
         Description { reversed: !self.reversed, ..self.clone() }
     }
 
+    /// The MAC address of the group that all frames are for, if they are for one (RFC 1112 6.4, RFC 2464 7).
+    pub fn group_mac(&self) -> Option<Range<MacAddr>> {
+        let range = self.groups().filter(|range| range.len() == 1)?;
+        Some(Range::one(MacAddr::of_group(range.first())))
+    }
+
+    /// The destinations, if there are groups among them.
+    pub fn groups(&self) -> Option<&Range<IpAddr>> {
+        match &self.destination {
+            Some(Addresses::Range(range)) => {
+                Some(range).filter(|range| range.first().is_multicast() || range.last().is_multicast())
+            }
+            _ => None,
+        }
+    }
+
     /// The description with every address, port and MAC address given. Of mixed families, the source's counts here.
     pub(crate) fn with_defaults(&self) -> Description {
         let family = self.given_family().map_or(Family::default(), |(_, family)| family);
@@ -240,7 +256,7 @@ impl Description {
             source_port: self.source_port.or(source_port),
             destination_port: self.destination_port.or(destination_port.filter(|_| !icmp)),
             source_mac: self.source_mac.or_else(|| mac(1)),
-            destination_mac: self.destination_mac.or_else(|| mac(2)),
+            destination_mac: self.destination_mac.or_else(|| self.group_mac()).or_else(|| mac(2)),
             ..self.clone()
         }
     }
