@@ -121,6 +121,7 @@ fn unusual(router: MacAddr) -> Vec<(&'static str, Vec<u8>)> {
             f.splice(54..54, [next, 0, 1, 4, 0, 0, 0, 0]);
         })
     };
+    let tagged = |frame: &[u8], kind: [u8; 2]| [&frame[..12], &kind, &[0x60, 0], &frame[12..]].concat();
     let group4 = |last: u8| changed(to4("224.0.0.0"), |f| f[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, last]));
     vec![
         ("plain", to4("10.0.2.2")),
@@ -138,6 +139,8 @@ fn unusual(router: MacAddr) -> Vec<(&'static str, Vec<u8>)> {
         ("to all stations", changed(to4("10.0.1.255"), |f| f[..6].fill(0xff))),
         ("to all, limited", changed4(changed(to4("10.0.1.2"), |f| f[..6].fill(0xff)), |p| p[16..20].fill(255))),
         ("to all of another network", to4("10.0.2.255")),
+        ("with a provider's tag of priority", tagged(&to4("10.0.2.2"), [0x88, 0xa8])),
+        ("with a tag of priority", tagged(&to4("10.0.2.2"), [0x81, 0])),
         ("whose TTL ends", changed4(to4("10.0.2.2"), |p| p[8] = 1)),
         ("whose hop limit ends", changed(to6("2001:db8:2::2"), |f| f[21] = 1)),
         ("without a route", to4("192.0.2.1")),

@@ -38,7 +38,7 @@ fn deny(eal: &Eal, config: &Config, from: FilteredFrom) -> perigee_dpdk::Result<
     Ok(Some(Arc::new(Strict::new(&rules, |rules| compile(eal, rules))?)))
 }
 
-/// The list of what goes to the slow path. A packet that does not show its ports is steered by rules that do not ask for them.
+/// The list of what goes to the slow path. The ports of a packet that does not show them count as 0.
 fn steers(eal: &Eal, tuples: Vec<FiveTuple>) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
     if tuples.is_empty() {
         return Ok(None);

@@ -11,8 +11,8 @@ use super::tuples::read_tuple;
 section! {
     /// A rule about packets that ports receive, whatever they are and whoever handles them: forwarded, for the router itself, for groups and
     /// broadcasts, with options or extension headers, fragments. The first rule that matches decides; a packet that none matches goes on. A
-    /// packet that does not show its ports or its protocol (a later fragment) is dropped if a rule that drops may be about it, unless one
-    /// that surely is about it and accepts comes before.
+    /// packet that does not show its ports or its protocol (a later fragment) is dropped if a drop rule could match it. An accept rule before
+    /// it that certainly matches takes precedence.
     pub(crate) struct FilterKeys(context) keys {
         /// What happens to the packets.
         action: Option<Action>, required(choice(ACTIONS)), default None => "required", live;
@@ -21,7 +21,7 @@ section! {
     }
 }
 
-/// `[[filter]]`: one rule of the fast path's filter.
+/// `[[filter]]`: one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// The packets it is about.

@@ -31,9 +31,9 @@ reasons! { classify:
     punt OTHER_TYPE = "other_type", "", "an Ethernet type the fast path does not forward";
 }
 
-pub(crate) const VLAN: [u8; 2] = [0x81, 0x00];
-pub(crate) const IPV4: [u8; 2] = [0x08, 0x00];
-pub(crate) const IPV6: [u8; 2] = [0x86, 0xdd];
+const VLAN: [u8; 2] = [0x81, 0x00];
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
 const ARP_TYPE: [u8; 2] = [0x08, 0x06];
 
 /// Where a frame goes.

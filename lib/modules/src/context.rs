@@ -12,6 +12,7 @@ use crate::tables::Tables;
 use crate::trace::{Decision, Trace};
 use perigee_fib::Subscriber;
 use perigee_net::{InterfaceId, PuntClass};
+use perigee_packet::batch::flags;
 use perigee_packet::batch::rebatch::Flushed;
 use perigee_packet::{Batch, Mask, Packet, TransmitBuffer};
 use std::sync::Arc;
@@ -144,9 +145,11 @@ impl Context {
         live
     }
 
-    /// Gives the slow path a copy of a packet under a reason, if there is room for it; the packet stays. Returns whether it did.
+    /// Gives the slow path a copy of a packet under a reason, if there is room for it and no filter is left to be asked; the packet stays.
+    /// Returns whether it did.
     pub fn show(&mut self, batch: &Batch, slot: u8, reason: Reason) -> bool {
-        if self.punts.room() == 0 {
+        let judged = self.tables.filter.is_none() || batch.flagged(flags::FILTERED).contains(slot);
+        if self.punts.room() == 0 || !judged {
             return false;
         }
         let Some(packet) = batch.copy(slot) else { return false };

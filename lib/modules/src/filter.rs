@@ -3,16 +3,15 @@
 //! slow path what the configuration steers there, on ports whose devices cannot do it.
 //!
 //! A packet is judged once, as it was received, and [`flags::FILTERED`] says that it passed. No packet without that flag leaves a worker:
-//! [`Context::punt`] and `distribute` judge what has not been ([`judge`]), whatever the reason and whatever the script. So filters hold
+//! [`Context::punt`] and `distribute` judge what has not been (`judge`), whatever the reason and whatever the script. So filters hold
 //! for what `classify` and the checks of headers punt before the script comes to this module, and for scripts that never do.
 //!
 //! The rules are in the tables, behind a trait (`rules.rs`): a running router's are `rte_acl`'s, the tests compare with a
 //! plain list. A later fragment has the ports of its datagram's first, if that came before it ([`Fragments`]). A packet that does not show its
-//! ports or its protocol is judged by the strictest rule that may be about it. Without rules the module costs one branch, the others nothing.
+//! ports or its protocol is judged by the strictest rule that could match it. Without rules the module costs one branch, and each punt one.
 //!
 //! Cost: one read of the ports per packet, of IPv6 also of the header, and one batch lookup. A packet without a rule that matches goes on.
 
-use crate::classify::{IPV4, IPV6, VLAN};
 use crate::context::Context;
 use crate::fragments::Fragments;
 use crate::reason::reasons;
@@ -59,7 +58,15 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
         return mask;
     }
     let lists = [ctx.tables.filter.as_deref(), None];
-    let [ip4, ip6] = [IPV4, IPV6].map(|kind| fresh.filter(|slot| ethertype(batch, slot) == Some(kind)));
+    let [mut ip4, mut ip6] = [Mask::EMPTY; 2];
+    for slot in fresh {
+        // Where its header is follows from the frame alone: the script may not have classified it, and copies it has made are not.
+        let Some((at, is_6)) = batch.frame(slot).and_then(tuple::network) else { continue };
+        if let Some(mut packet) = batch.slot(slot) {
+            packet.set_l3(at as u8);
+        }
+        if is_6 { ip6.set(slot) } else { ip4.set(slot) }
+    }
     let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
     let [denied4, _] = matching.find(&FOUR, batch, ip4);
     let [denied6, _] = matching.find(&SIX, batch, ip6);
@@ -70,23 +77,21 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
     passed
 }
 
-/// Whether a list denies a frame that no worker has seen, tagged or not.
-pub fn denies(list: Option<&dyn Filter>, frame: &[u8]) -> bool {
-    let kind = |at: usize| frame.get(at..at + 2).and_then(|kind| kind.first_chunk().copied());
-    let l3 = if kind(12) == Some(VLAN) { 18 } else { 14 };
-    let (Some(list), Some(packet)) = (list, frame.get(l3..)) else { return false };
-    let denied = match kind(l3 - 2) {
-        Some(IPV4) => tuple::key4(packet).map(|key| list.match4(&[key])),
-        Some(IPV6) => tuple::key6(packet).map(|key| list.match6(&[key])),
-        _ => None,
+/// Whether a list denies a frame that no worker has seen, tagged or not; `fragments` are those of frames from there, `now` is in ns.
+pub fn denies(list: Option<&dyn Filter>, fragments: &mut Fragments, frame: &[u8], now: u64) -> bool {
+    let (Some(list), Some((at, is_6))) = (list, tuple::network(frame)) else { return false };
+    let packet = &frame[at..];
+    fn completed<const N: usize>(mut key: Key<N>, fragments: &mut Fragments, packet: &[u8], now: u64) -> [Key<N>; 1] {
+        if key.fragment {
+            fragments.complete(&mut key, packet, now);
+        }
+        [key]
+    }
+    let denied = match is_6 {
+        false => tuple::key4(packet).map(|key| list.match4(&completed(key, fragments, packet, now))),
+        true => tuple::key6(packet).map(|key| list.match6(&completed(key, fragments, packet, now))),
     };
     denied.is_some_and(|denied| !denied.is_empty())
-}
-
-/// What the two bytes before the network header say that it is.
-fn ethertype(batch: &Batch, slot: u8) -> Option<[u8; 2]> {
-    let at = batch.l3(slot).checked_sub(2)?;
-    batch.frame(slot)?.get(at..)?.first_chunk().copied()
 }
 
 /// What differs between IPv4 and IPv6.

@@ -11,12 +11,14 @@
 //! the place of what is there: a flood of first fragments makes it forget, and so drops more, never less.
 
 use perigee_net::{Key, Missing};
-use perigee_packet::wire::protocol;
+use perigee_packet::wire::{protocol, tuple};
 use perigee_packet::{ExtensionHeaders, Ipv6};
 use std::hash::{BuildHasher, RandomState};
 
-/// Datagrams that are remembered, at most; a power of two.
+/// Datagrams that are remembered, at most.
 const DATAGRAMS: usize = 4096;
+/// Places that a datagram can be in.
+const WAYS: usize = 4;
 /// How long the later fragments of a datagram may come, in ns: half of what reassembly waits (RFC 1122 3.3.2).
 const WAIT: u64 = 30_000_000_000;
 
@@ -40,15 +42,25 @@ pub struct Fragments {
 impl Fragments {
     /// Remembers the ports of a key of a first fragment, or gives them to that of a later one. `packet` begins with its IP header.
     pub fn complete<const N: usize>(&mut self, key: &mut Key<N>, packet: &[u8], now: u64) {
+        // Of others nothing is ever missing.
+        if !tuple::has_ports(key.protocol) {
+            return;
+        }
         let Some(identification) = identification::<N>(packet) else { return };
         let hash = self.secret.hash_one((key.source, key.destination, key.protocol, identification));
         if self.datagrams.is_empty() {
             self.datagrams = vec![Datagram::default(); DATAGRAMS];
         }
-        let datagram = &mut self.datagrams[hash as usize % DATAGRAMS];
+        let first = hash as usize % (DATAGRAMS / WAYS) * WAYS;
+        let ways = &mut self.datagrams[first..first + WAYS];
+        let known = ways.iter().position(|datagram| datagram.hash == hash);
         if key.missing == Missing::Nothing {
-            *datagram = Datagram { hash, ports: [key.source_port, key.destination_port], time: now };
-        } else if key.missing == Missing::Ports && datagram.hash == hash && now.saturating_sub(datagram.time) < WAIT {
+            // Of those of one burst, any.
+            let from = (hash >> 32) as usize;
+            let oldest = (0..WAYS).map(|way| (from + way) % WAYS).min_by_key(|way| ways[*way].time).unwrap_or(0);
+            let ports = [key.source_port, key.destination_port];
+            ways[known.unwrap_or(oldest)] = Datagram { hash, ports, time: now };
+        } else if let Some(datagram) = known.map(|way| &ways[way]).filter(|d| now.saturating_sub(d.time) < WAIT) {
             [key.source_port, key.destination_port] = datagram.ports;
             key.missing = Missing::Nothing;
         }
@@ -68,7 +80,6 @@ fn identification<const N: usize>(packet: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_packet::wire::tuple;
 
     /// A UDP packet of 40 bytes, which says that it is a fragment.
     fn packet(identification: u16, offset: u8, more: bool, port: u16) -> Vec<u8> {

@@ -16,11 +16,13 @@
 use crate::apply::{retag, write_header};
 use crate::context::Context;
 use crate::distribute::distribute;
+use crate::filter;
 use crate::mtu::fits_in_segments;
 use crate::reason::{Reason, reasons};
 use crate::registry::ModuleId;
 use perigee_fib::{MulticastEntry, MulticastOrigin, MulticastTable};
 use perigee_net::{InterfaceId, MacAddr, MulticastOutput};
+use perigee_packet::batch::flags;
 use perigee_packet::wire::{icmp6, protocol};
 use perigee_packet::{Batch, Mask, SuperFrame};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -117,18 +119,20 @@ fn with_routes(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut M
     if !groups.is_empty() {
         *ip4 -= to_group4;
         *ip6 -= to_group6;
-        to_groups(ctx, batch, groups, &table);
+        // Once, before there are copies.
+        let groups = if ctx.tables.filter.is_some() { filter::judge(ctx, batch, groups) } else { groups };
+        to_groups(ctx, batch, groups, to_group4, &table);
     }
 }
 
 #[inline(never)]
-fn to_groups(ctx: &mut Context, batch: &mut Batch, groups: Mask, table: &MulticastTable) {
+fn to_groups(ctx: &mut Context, batch: &mut Batch, groups: Mask, four: Mask, table: &MulticastTable) {
     ctx.counters.module(ModuleId::multicast, groups.count());
     let state = ctx.multicast.state.take().filter(|state| std::ptr::addr_eq(state.copies.memory(), batch.memory()));
     let mut state = state.unwrap_or_else(|| Box::new(State { earned: [0; CELLS], copies: Batch::new(batch.memory()) }));
     let mut originals = Mask::EMPTY;
     for slot in groups {
-        let Some(header) = header(batch, slot) else { continue };
+        let Some(header) = header(batch, slot, four.contains(slot)) else { continue };
         match one(ctx, batch, slot, &header, table, &mut state) {
             Fate::Sent => originals.set(slot),
             Fate::Drop(reason) => ctx.drop(batch, Mask::only(slot), reason),
@@ -140,12 +144,12 @@ fn to_groups(ctx: &mut Context, batch: &mut Batch, groups: Mask, table: &Multica
     ctx.multicast.state = Some(state);
 }
 
-/// Reads a packet's header; `None` if that is cut off or the slot empty.
-fn header(batch: &Batch, slot: u8) -> Option<Header> {
+/// Reads a packet's header, of IPv4 or IPv6 as the masks had it; `None` if that is cut off or the slot empty.
+fn header(batch: &Batch, slot: u8, is_4: bool) -> Option<Header> {
     let (interface, l3) = (InterfaceId(batch.interface(slot)), batch.l3(slot));
     let packet = batch.frame(slot)?.get(l3..)?;
     let length = packet.len();
-    if let Some(v4) = packet.first_chunk::<20>().filter(|header| header[0] >> 4 == 4) {
+    if let Some(v4) = packet.first_chunk::<20>().filter(|_| is_4) {
         let address = |at: usize| IpAddr::V4(Ipv4Addr::new(v4[at], v4[at + 1], v4[at + 2], v4[at + 3]));
         let control = matches!(v4[9], protocol::IGMP | protocol::PIM);
         return Some(Header { source: address(12), group: address(16), ttl: v4[8], control, interface, length });
@@ -243,7 +247,7 @@ fn forward(
     }
     let whole = gso_size.and_then(|size| SuperFrame::new(batch.frame(slot)?, size));
     entry.counters.used(whole.map_or(1, |whole| whole.len() as u64), header.length as u64, ctx.now);
-    decrement(batch, slot);
+    decrement(batch, slot, header.group.is_ipv4());
     let group = MacAddr::of_group(header.group);
     for next in leaves {
         copy(ctx, batch, slot, output, group, copies);
@@ -256,15 +260,12 @@ fn forward(
 }
 
 /// Takes one off TTL or hop limit, which are greater than 1.
-fn decrement(batch: &mut Batch, slot: u8) {
+fn decrement(batch: &mut Batch, slot: u8, is_4: bool) {
     let Some(mut packet) = batch.slot(slot) else { return };
-    match packet.network_mut::<20>() {
-        Some(header) if header[0] >> 4 == 4 => crate::ttl::decrement(header),
-        _ => {
-            if let Some(header) = packet.network_mut::<40>() {
-                header[7] -= 1;
-            }
-        }
+    if is_4 {
+        packet.network_mut::<20>().into_iter().for_each(crate::ttl::decrement);
+    } else if let Some(header) = packet.network_mut::<40>() {
+        header[7] -= 1;
     }
 }
 
@@ -277,7 +278,9 @@ fn copy(ctx: &mut Context, batch: &mut Batch, slot: u8, output: MulticastOutput,
     let Some(at) = batch.copy(slot).and_then(|packet| copies.push(packet, port).ok()) else {
         return ctx.counters.reason(NO_BUFFER, 1);
     };
+    let verdict = batch.slot(slot).map_or(0, |packet| packet.flags() & flags::FILTERED);
     if let Some(mut packet) = copies.slot(at) {
+        packet.set_flags(verdict);
         packet.set_l3(l3);
         packet.set_interface(batch.interface(slot));
     }

@@ -27,8 +27,8 @@ pub struct Rule {
     pub deny: bool,
 }
 
-/// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not, which the strictest rule decides that
-/// may be about them. `F` takes a key's missing fields for what they hold, 0.
+/// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not. To these the strictest rule applies that
+/// could match. `F` takes a key's missing fields for what they hold, 0.
 pub struct Strict<F> {
     whole: F,
     /// By [`Missing`], from its second value on; `None` where the list is the same.
@@ -49,10 +49,10 @@ impl<F> Strict<F> {
         let mut denied = list(&self.whole, keys);
         let whole = keys.iter().fold(true, |whole, key| whole & (key.missing == Missing::Nothing));
         if !whole {
-            for (i, key) in (0..).zip(keys) {
+            for (i, key) in keys.iter().enumerate() {
                 let other = (key.missing as usize).checked_sub(1).and_then(|at| self.others[at].as_ref());
                 if let Some(other) = other {
-                    denied.set_if(i, !list(other, std::slice::from_ref(key)).is_empty());
+                    denied.set_if(i as u8, !list(other, std::slice::from_ref(key)).is_empty());
                 }
             }
         }

@@ -35,7 +35,10 @@ fn key6(packet: &Slot<'_>) -> Option<Key6> {
     key.destination.copy_from_slice(&header[24..40]);
     let payload = packet.frame().get(usize::from(packet.l3()) + 40..).unwrap_or(&[]);
     let payload = &payload[..payload.len().min(u16::from_be_bytes([header[4], header[5]]).into())];
-    match ExtensionHeaders::new(header[6], payload).upper_layer() {
+    let headers = ExtensionHeaders::new(header[6], payload);
+    let twice = headers.clone().filter(|header| header.is_ok_and(|header| header.kind == 44)).count() > 1;
+    match headers.upper_layer() {
+        _ if twice => key.missing = Missing::Protocol,
         Ok(upper) if ![0, 43, 44, 51, 60].contains(&upper.protocol) => {
             key.protocol = upper.protocol;
             key.fragment = upper.is_fragment();

@@ -37,6 +37,7 @@ use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
 use perigee_config::{Config, Machine};
 use perigee_modules::Punted;
+use perigee_modules::fragments::Fragments;
 use perigee_net::InterfaceId;
 use perigee_packet::{Batch, Mask, Memory};
 use perigee_slowpath::{Config as SlowConfig, SlowPath, Time};
@@ -145,6 +146,8 @@ pub struct SlowThread {
     /// Answers of assistants, with the interfaces they should leave by; as above.
     answers: Vec<(InterfaceId, Vec<u8>)>,
     buffer: Vec<u8>,
+    /// For filters: of the frames that devices fill queues with, and of Linux's.
+    fragments: [Fragments; 2],
     pub(crate) lost: Lost,
     next_housekeeping: u64,
     next_losses: u64,
@@ -166,6 +169,7 @@ impl SlowThread {
             reloading: Vec::new(),
             answers: Vec::new(),
             buffer: vec![0; usize::from(u16::MAX)],
+            fragments: Default::default(),
             lost: Lost::default(),
             next_housekeeping: 0,
             next_losses: 0,

@@ -219,10 +219,10 @@ fn verdict(rules: &[Rule], packet: &Packet) -> bool {
     false
 }
 
-/// What a frame shows, if it is an IP packet behind at most one tag.
+/// What a frame shows, if it is an IP packet behind at most one tag, a customer's or a provider's.
 fn read(frame: &[u8]) -> Option<Packet> {
     let word = |bytes: &[u8], at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    let at = if word(frame, 12)? == 0x8100 { 18 } else { 14 };
+    let at = if matches!(word(frame, 12)?, 0x8100 | 0x88a8) { 18 } else { 14 };
     let packet = frame.get(at..)?;
     match word(frame, at - 2)? {
         0x0800 => read4(packet),
@@ -247,7 +247,7 @@ fn read6(packet: &[u8]) -> Option<Packet> {
     let end = packet.len().min(40 + (usize::from(header[4]) << 8 | usize::from(header[5])));
     let mut rest = &packet[40..end];
     let (mut next, mut shown, mut is_later) = (header[6], true, false);
-    let mut count = 0;
+    let (mut count, mut fragments) = (0, 0);
     while [0, 43, 44, 51, 60].contains(&next) {
         let length = match (next, rest.get(1)) {
             (44, Some(_)) => 8,
@@ -256,7 +256,9 @@ fn read6(packet: &[u8]) -> Option<Packet> {
             _ => usize::MAX,
         };
         // RFC 8200 4.1: hop-by-hop options stand first.
-        if is_later || count == 8 || rest.len() < length || (next == 0 && count > 0) {
+        fragments += usize::from(next == 44);
+        // A fragment of a fragment shows nothing.
+        if is_later || fragments > 1 || count == 8 || rest.len() < length || (next == 0 && count > 0) {
             shown = false;
             break;
         }

@@ -4,13 +4,31 @@
 //! A later fragment does not show the ports of its datagram, nor does a packet that ends before them. Of IPv6, a chain of extension headers
 //! that is broken, longer than [`MAX_EXTENSIONS`](super::extension::MAX_EXTENSIONS), or that goes on in a later fragment hides the protocol.
 
-use super::ExtensionHeaders;
+use super::ethernet::ethertype;
 use super::extension::is_extension;
-use super::protocol::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+use super::protocol::{DCCP, FRAGMENT, SCTP, TCP, UDP, UDP_LITE};
+use super::{ExtensionHeaders, vlan};
 use perigee_net::{Key, Key4, Key6, Missing};
 
 /// Protocols whose headers begin with two ports.
 pub(crate) const WITH_PORTS: [u8; 5] = [TCP, UDP, DCCP, SCTP, UDP_LITE];
+
+/// Whether headers of a protocol begin with two ports.
+pub fn has_ports(protocol: u8) -> bool {
+    WITH_PORTS.contains(&protocol)
+}
+
+/// Where the IP header of a frame is, behind the Ethernet header and at most one tag of whatever type, and whether it is IPv6's; `None` for a
+/// frame of another type.
+pub fn network(frame: &[u8]) -> Option<(usize, bool)> {
+    let kind = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let at = if vlan::is_tag(kind(12)?) { 18 } else { 14 };
+    match kind(at - 2)? {
+        ethertype::IPV4 => Some((at, false)),
+        ethertype::IPV6 => Some((at, true)),
+        _ => None,
+    }
+}
 
 /// The key of an IPv4 packet, given from its header on; `None` without 20 bytes of a header. Nothing of it is checked.
 pub fn key4(packet: &[u8]) -> Option<Key4> {
@@ -38,9 +56,12 @@ pub fn key6(packet: &[u8]) -> Option<Key6> {
 /// The same, along the extension headers.
 #[inline(never)]
 fn followed(header: &[u8; 40], payload: &[u8]) -> Key6 {
-    match ExtensionHeaders::new(header[6], payload).upper_layer() {
+    // A second fragment header makes a fragment of a fragment, of which nothing is known.
+    let headers = ExtensionHeaders::new(header[6], payload);
+    let fragments = headers.clone().filter_map(Result::ok).filter(|header| header.kind == FRAGMENT).count();
+    match headers.upper_layer() {
         // The fragmentable part may begin with extension headers, which are in the first fragment alone.
-        Ok(upper) if !is_extension(upper.protocol) => {
+        Ok(upper) if !is_extension(upper.protocol) && fragments < 2 => {
             let ports = upper.payload.first_chunk().filter(|_| upper.has_header());
             Key { fragment: upper.is_fragment(), ..whole6(header, upper.protocol, ports.copied()) }
         }

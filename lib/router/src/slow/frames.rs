@@ -97,7 +97,8 @@ impl SlowThread {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let frame = packet.bytes();
                 // No worker has seen it.
-                if denies(self.parts.forwarding.filters().deny.as_deref(), frame) {
+                let filter = self.parts.forwarding.filters().deny.as_deref();
+                if denies(filter, &mut self.fragments[0], frame, now) {
                     self.lost.denied += 1;
                 } else if limits.as_ref().is_some_and(|limits| !limits.admits(port, policer::steered(frame), now)) {
                     self.lost.policed += 1;
@@ -131,7 +132,7 @@ impl SlowThread {
 
     /// Takes frames that Linux sent.
     pub(super) fn read_twins(&mut self) -> bool {
-        let mut busy = false;
+        let (mut busy, now) = (false, self.now());
         let mut buffer = std::mem::take(&mut self.buffer);
         for index in 0.. {
             let Some(port) = self.parts.ports.get(index).map(|port| port.info.port) else { break };
@@ -139,7 +140,8 @@ impl SlowThread {
                 let Some(length) = self.parts.ports.read_twin(index, &mut buffer) else { break };
                 busy = true;
                 let frame = &buffer[..length];
-                if denies(self.parts.forwarding.filters().deny_linux.as_deref(), frame) {
+                let filter = self.parts.forwarding.filters().deny_linux.as_deref();
+                if denies(filter, &mut self.fragments[1], frame, now) {
                     self.lost.denied_linux += 1;
                 } else if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     self.tell(Input::FromTwin { interface, frame });

@@ -9,7 +9,7 @@ use perigee_api::{Backend, Query, Reply};
 use perigee_config::{Action, Config, Filter, FilteredFrom, Machine, Steer, SteerMatch};
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
-use perigee_modules::rules::{LinearFilter, Rule};
+use perigee_modules::rules::{LinearFilter, Rule, Strict};
 use perigee_modules::{Counters, CustomReasons};
 use perigee_net::MacAddr;
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
@@ -159,7 +159,9 @@ fn filters(config: &Config) -> Filters {
         let about = config.filters.iter().filter(|filter| filter.from != other);
         let rule = |filter: &Filter| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop };
         let rules: Vec<_> = about.map(rule).collect();
-        (!rules.is_empty()).then(|| Arc::new(LinearFilter(rules)) as Arc<dyn perigee_modules::rules::Filter>)
+        let list = Strict::new(&rules, |rules| Ok::<_, ()>(LinearFilter(rules.to_vec())));
+        let list = list.ok().filter(|_| !rules.is_empty())?;
+        Some(Arc::new(list) as Arc<dyn perigee_modules::rules::Filter>)
     };
     Filters { deny: list(FilteredFrom::Linux), deny_linux: list(FilteredFrom::Ports), ..Filters::default() }
 }

@@ -2,7 +2,7 @@
 //! The 5-tuples of packets, as the matchers of filters take them: side by side, without a gap.
 //!
 //! Addresses and protocol of IPv4 are in the [columns](super), and so is where the ports are; only these are read from the frame.
-//! Those of IPv6 are made packet by packet ([`tuple`]).
+//! Those of IPv6 are made packet by packet (`wire/tuple.rs`).
 
 use super::{Column, Columns, View};
 use crate::batch::lanes::{Kernel, Lanes};
