@@ -28,7 +28,7 @@ fn compile(eal: &Eal, rules: &[Rule]) -> perigee_dpdk::Result<Acl> {
     Ok(Acl(AclFilter::new(eal, &rules)?))
 }
 
-/// The list of what is dropped of those packets; `None` if nothing ever is.
+/// The rules about packets from one side, compiled; `None` without a rule that drops.
 fn deny(eal: &Eal, config: &Config, from: FilteredFrom) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
     let about = config.filters.iter().filter(|filter| filter.from == from || filter.from == FilteredFrom::Both);
     let rules: Vec<_> = about.map(|filter| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop }).collect();

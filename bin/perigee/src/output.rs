@@ -16,10 +16,10 @@ pub fn print(text: &str) -> Result<ExitCode> {
     }
 }
 
-/// For `print!`. The program ends if the output cannot be written, as to a file where no space is left: in order, with a sentence.
+/// For `print!`. If the output cannot be written, such as to a full disk, the program prints a sentence and ends in order.
 ///
 /// # Panics
-/// That is how it ends, without a word of its own about panics.
+/// The stack is unwound without a panic message if the output cannot be written.
 pub fn out(text: Arguments) {
     if let Err(error) = std::io::stdout().write_fmt(text)
         && error.kind() != ErrorKind::BrokenPipe
@@ -29,7 +29,7 @@ pub fn out(text: Arguments) {
     }
 }
 
-/// What the end of a program is about whose output cannot be written.
+/// The payload of that unwinding.
 struct Unwritable;
 
 /// For `eprint!`: text that cannot be written is dropped.

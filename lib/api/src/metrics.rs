@@ -52,7 +52,7 @@ fn quality(accept: &str, wanted: &str) -> (f32, bool) {
             _ => continue,
         };
         let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-        // What is no number is ignored, as if it were not there.
+        // A weight that is not a number is ignored.
         let quality = weight.and_then(|weight| weight.trim().parse().ok()).unwrap_or(1.0);
         if specific > found.0 || specific == found.0 && quality > found.1 {
             found = (specific, quality);

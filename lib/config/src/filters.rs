@@ -9,7 +9,7 @@ use super::section::{Context, section};
 use super::tuples::read_tuple;
 
 section! {
-    /// A rule about packets that ports receive, whatever they are and whoever handles them: forwarded, for the router itself, for groups and
+    /// A rule about IP packets that ports receive, in the fast path and the slow path: forwarded, for the router itself, for groups and
     /// broadcasts, with options or extension headers, fragments. The first rule that matches decides; a packet that none matches goes on. A
     /// packet that does not show its ports or its protocol (a later fragment) is dropped if a drop rule could match it. An accept rule before
     /// it that certainly matches takes precedence.

@@ -2,9 +2,9 @@
 //! Drops packets that the configured filters deny: the first rule that matches a packet's 5-tuple decides. Then gives the
 //! slow path what the configuration steers there, on ports whose devices cannot do it.
 //!
-//! A packet is judged once, as it was received, and [`flags::FILTERED`] says that it passed. No packet without that flag leaves a worker:
-//! [`Context::punt`] and `distribute` judge what has not been (`judge`), whatever the reason and whatever the script. So filters hold
-//! for what `classify` and the checks of headers punt before the script comes to this module, and for scripts that never do.
+//! [`flags::FILTERED`] marks a packet that passed. No packet without that flag leaves a worker: [`Context::punt`] and `distribute` judge it
+//! first (`judge`), for every reason and every script. So filters hold for packets that `classify` and the checks of headers punt before
+//! the script calls this module, and for scripts that never call it. Such a packet is judged by the header that it has when it leaves.
 //!
 //! The rules are in the tables, behind a trait (`rules.rs`): a running router's are `rte_acl`'s, the tests compare with a
 //! plain list. A later fragment has the ports of its datagram's first, if that came before it ([`Fragments`]). A packet that does not show its
@@ -51,7 +51,7 @@ pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Ma
     (*ip4, *ip6) = (*ip4 - steered4, *ip6 - steered6);
 }
 
-/// Judges those of the packets that have not been, and drops what is denied; returns the others. What is no IP packet, such as ARP, passes.
+/// Judges the packets that have no verdict yet and drops the denied ones. Returns the others. A frame that is not IP, such as ARP, passes.
 pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
     let fresh = (mask & batch.live()) - batch.flagged(flags::FILTERED);
     if fresh.is_empty() || ctx.tables.filter.is_none() {
@@ -60,7 +60,7 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
     let lists = [ctx.tables.filter.as_deref(), None];
     let [mut ip4, mut ip6] = [Mask::EMPTY; 2];
     for slot in fresh {
-        // Where its header is follows from the frame alone: the script may not have classified it, and copies it has made are not.
+        // The frame alone says where the IP header is: a script may leave `classify` out, and its copies are not classified.
         let Some((at, is_6)) = batch.frame(slot).and_then(tuple::network) else { continue };
         if let Some(mut packet) = batch.slot(slot) {
             packet.set_l3(at as u8);

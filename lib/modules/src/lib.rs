@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A module is a function of the worker's [`Context`], a batch and a mask (or two, one per family). It narrows the mask to
-//! the packets that go on; the rest it drops or punts under a [`Reason`] of its own. It uses no clock and no lock, and allocates no memory.
+//! the packets that go on; the rest it drops or punts under a [`Reason`] of its own. It uses no clock and no
+//! lock, and allocates no memory, except `filter` once for its first fragment.
 #![forbid(unsafe_code)]
 
 #[macro_use]
