@@ -30,6 +30,7 @@ pub fn audit(args: &AuditArgs) -> Result<ExitCode> {
     } else {
         report.differences.iter().for_each(|difference| println!("{}", line(difference)));
         println!("{}", summary(&report));
+        report.rules.iter().for_each(|rule| println!("Linux has the policy {rule}"));
     }
     Ok(if report.total == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -171,9 +171,23 @@ impl Asked {
     }
 }
 
+/// Lines in a cell that lists things.
+const MOST_LINES: usize = 10;
+
 fn linux(status: &LinuxStatus) -> Table {
     let left_out: Vec<String> =
         status.left_out.iter().map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
+    let mut linux_only: Vec<String> = status
+        .linux_only_routes
+        .iter()
+        .take(MOST_LINES)
+        .map(|route| format!("{}: {}", route.prefix, route.why))
+        .collect();
+    match status.linux_only.saturating_sub(linux_only.len() as u64) {
+        0 if linux_only.is_empty() => linux_only.push("none".to_owned()),
+        0 => {}
+        more => linux_only.push(format!("and {more} more")),
+    }
     let helper = match status.helper_deaths {
         0 => status.helper.to_string(),
         deaths => format!("{}; died {deaths} times", status.helper),
@@ -191,6 +205,8 @@ fn linux(status: &LinuxStatus) -> Table {
         ("changes of routes", status.changes.to_string()),
         ("routes refused", status.refused.to_string()),
         ("routes left out", if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }),
+        ("routes of Linux alone", linux_only.join("\n")),
+        ("policy rules", if status.rules.is_empty() { "none".to_owned() } else { status.rules.join("\n") }),
         ("times notifications were lost", status.overruns.to_string()),
         ("times read again", format!("{}, the last one in {:.3} s", status.resyncs, status.resync_seconds)),
         ("differences found then", status.repaired.to_string()),

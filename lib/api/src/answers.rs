@@ -184,6 +184,14 @@ objects! {
         pub refused: u64,
         /// How often a route was left out, by reason.
         pub left_out: BTreeMap<String, u64>,
+        /// Routes by which Linux alone can forward.
+        pub linux_only: u64,
+        /// The first hundred of these.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub linux_only_routes: Vec<LinuxOnlyRoute>,
+        /// A sentence about each policy rule of Linux (`ip rule`) that makes a difference.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub rules: Vec<String>,
         /// Dumps asked for.
         pub dumps: u64,
         /// How often the kernel had no room for notifications (ENOBUFS).
@@ -202,6 +210,16 @@ objects! {
         pub audits: u64,
         /// Differences that they found.
         pub audit_differences: u64,
+    }
+
+    /// A route of Linux by which Linux alone can forward.
+    pub struct LinuxOnlyRoute {
+        /// Its destinations.
+        pub prefix: Prefix,
+        /// Linux's metric.
+        pub metric: u32,
+        /// What the router cannot do.
+        pub why: String,
     }
 
     /// What an audit found.
@@ -223,6 +241,9 @@ objects! {
         pub total: u64,
         /// Repaired differences in lookup structures and next hops; differences to Linux are repaired by another dump.
         pub repaired: u64,
+        /// A sentence about each policy rule of Linux (`ip rule`) that makes a difference.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub rules: Vec<String>,
         /// How long it took, in seconds.
         pub seconds: f64,
     }
@@ -403,6 +424,9 @@ objects! {
         pub source: RouteOrigin,
         /// What happens to packets to its destinations.
         pub action: RouteAction,
+        /// Why Linux alone can forward by the route, if that is so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub why: Option<String>,
         /// The neighbor or, for a route that other routes carry, the router it goes to.
         pub via: Option<IpAddr>,
         /// The interface; null for a gateway that is not reached now.

@@ -23,6 +23,10 @@ section! {
         protocols: Option<Vec<u8>>, optional(protocol_list()), default None => "all", live;
         /// Protocols whose routes are not taken.
         ignore_protocols: Vec<u8>, protocol_list(), default Vec::new(), live;
+        /// What happens to packets by a route of Linux that the router cannot forward by: one over an interface that is no port, one
+        /// that adds a header, `throw`, one for a type of service or a source, one with an MTU of its own, or one that is not known. They
+        /// are given to Linux, which forwards them where its `forwarding` is on, or answered with ICMP host unreachable.
+        unknown_routes: UnknownRoutes, choice(UNKNOWN_ROUTES), default UnknownRoutes::ToLinux, live;
         /// Where FRR connects to, in the twins' namespace.
         fpm: SocketAddr, socket_address("an address with a port, such as \"127.0.0.1:2620\""),
             default SocketAddr::from(([127, 0, 0, 1], 2620)), restart;
@@ -46,6 +50,18 @@ pub enum Feed {
     /// Nowhere.
     None,
 }
+
+/// What happens to packets by a route of Linux that the router cannot forward by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownRoutes {
+    /// Linux forwards them.
+    ToLinux,
+    /// They are answered with ICMP host unreachable.
+    Unreachable,
+}
+
+const UNKNOWN_ROUTES: &[(&str, UnknownRoutes)] =
+    &[("to-linux", UnknownRoutes::ToLinux), ("unreachable", UnknownRoutes::Unreachable)];
 
 const FEEDS: &[(&str, Feed)] = &[("netlink", Feed::Netlink), ("fpm", Feed::Fpm), ("none", Feed::None)];
 

@@ -224,7 +224,7 @@ pub(crate) fn read_routes(root: &mut Section, context: &Context, networks: &Netw
                     ),
                 );
             }
-            routes.push((prefix.value, Route { source: RouteSource::Static, preference, metric, target: to }));
+            routes.push((prefix.value, Route { source: RouteSource::Static, preference, metric, target: to, mtu: 0 }));
         }
         section.finish();
     }

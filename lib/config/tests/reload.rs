@@ -61,6 +61,7 @@ const CASES: &[Case] = &[
     ("[linux]", "tables", "[linux]", "[1]", "[2]", ""),
     ("[linux]", "protocols", "[linux]", "[1]", "[2]", ""),
     ("[linux]", "ignore_protocols", "[linux]", "[1]", "[2]", ""),
+    ("[linux]", "unknown_routes", "[linux]", "'to-linux'", "'unreachable'", ""),
     ("[linux]", "fpm", "[linux]", "'127.0.0.1:1'", "'127.0.0.1:2'", "linux.fpm"),
     ("[linux]", "fpm_hold", "[linux]", "'1s'", "'2s'", "linux.fpm_hold"),
     ("[linux]", "receive_buffer", "[linux]", "'4 KB'", "'5 KB'", "linux.receive_buffer"),

@@ -31,8 +31,12 @@ impl NextHopId {
     pub const PROHIBIT: Self = Self(3);
     /// A blackhole route.
     pub const BLACKHOLE: Self = Self(4);
+    /// A route by which Linux alone can forward.
+    pub const TO_LINUX: Self = Self(5);
+    /// A route by which Linux alone could forward, and is not let.
+    pub const REFUSED: Self = Self(6);
     /// Ids below this one are fixed; those from here on are assigned.
-    pub const FIRST_FREE: u32 = 5;
+    pub const FIRST_FREE: u32 = 7;
     /// The largest id a lookup structure can hold.
     pub const MAX: u32 = (1 << 24) - 1;
 }
@@ -62,6 +66,10 @@ pub enum Action {
     Prohibit,
     /// Drop silently.
     Blackhole,
+    /// Linux alone can forward it: punt.
+    ToLinux,
+    /// Linux alone could forward it, and is not let: punt for ICMP host unreachable.
+    Refused,
     /// One of several next hops, by the packet's flow: see [`NextHops::member`].
     Group,
 }
@@ -93,6 +101,10 @@ impl NextHop {
     pub const BLACKHOLE: Self = Self(special(4));
     const UNRESOLVED: u64 = special(5);
     const GROUP: u64 = special(6);
+    /// A route by which Linux alone can forward.
+    pub const TO_LINUX: Self = Self(special(7));
+    /// A route by which Linux alone could forward, and is not let.
+    pub const REFUSED: Self = Self(special(8));
     const LINK: u64 = Self::UNRESOLVED | 1 << 16;
     const MAC_BITS: u64 = (1 << 48) - 1;
 
@@ -175,6 +187,8 @@ impl NextHop {
             Self::UNREACHABLE => Action::Unreachable,
             Self::PROHIBIT => Action::Prohibit,
             Self::BLACKHOLE => Action::Blackhole,
+            Self::TO_LINUX => Action::ToLinux,
+            Self::REFUSED => Action::Refused,
             Self(Self::GROUP) => Action::Group,
             Self(Self::UNRESOLVED) => Action::Unresolved { interface: InterfaceId(self.0 as u16) },
             _ => Action::NoRoute,
@@ -227,6 +241,8 @@ impl NextHops {
         table.set(NextHopId::UNREACHABLE, NextHop::UNREACHABLE);
         table.set(NextHopId::PROHIBIT, NextHop::PROHIBIT);
         table.set(NextHopId::BLACKHOLE, NextHop::BLACKHOLE);
+        table.set(NextHopId::TO_LINUX, NextHop::TO_LINUX);
+        table.set(NextHopId::REFUSED, NextHop::REFUSED);
         Some(table)
     }
 
@@ -387,12 +403,13 @@ mod tests {
     fn fixed_ids_and_everything_else() {
         let table = NextHops::new(20).expect("memory");
         let action = |id| table.get(NextHopId(id)).action();
-        let fixed = [Action::NoRoute, Action::Local, Action::Unreachable, Action::Prohibit, Action::Blackhole];
+        let answered = [Action::NoRoute, Action::Local, Action::Unreachable, Action::Prohibit, Action::Blackhole];
+        let fixed = answered.into_iter().chain([Action::ToLinux, Action::Refused]);
         for (id, expected) in (0..).zip(fixed) {
             assert_eq!(action(id), expected);
             assert!(!table.get(NextHopId(id)).is_forward() && table.get(NextHopId(id)).on_link().is_none());
         }
-        for id in [5, 15, 16, 19, 20, NextHopId::MAX, u32::MAX] {
+        for id in [7, 15, 16, 19, 20, NextHopId::MAX, u32::MAX] {
             assert_eq!(action(id), Action::NoRoute, "id {id}");
         }
     }

@@ -4,7 +4,9 @@
 use std::net::IpAddr;
 
 use perigee_fib::{Action, Dir24Writer, Fib, FibError, FibWriter, Leaf, NextHopId, NextHopKind, Trie6Writer, Via};
-use perigee_net::{InterfaceId, MacAddr, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
+use perigee_net::{
+    InterfaceId, LinuxOnly, MacAddr, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget,
+};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 const LAN: InterfaceId = InterfaceId(3);
@@ -89,6 +91,8 @@ fn own_addresses_and_addresses_without_a_route() {
             (RouteTarget::Blackhole, Action::Blackhole),
             (RouteTarget::Unreachable, Action::Unreachable),
             (RouteTarget::Prohibit, Action::Prohibit),
+            (RouteTarget::ToLinux(LinuxOnly::Type), Action::ToLinux),
+            (RouteTarget::Refused(LinuxOnly::Type), Action::Refused),
         ] {
             writer.insert(Prefix::host(ip(far)), route(RouteSource::Static, target)).expect("room");
             assert_eq!(action(&fib, far), expected);

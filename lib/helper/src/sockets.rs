@@ -14,12 +14,14 @@ mod group {
     pub const IPV4_ADDRESS: u32 = 1 << 4;
     pub const IPV4_MULTICAST: u32 = 1 << 5;
     pub const IPV4_ROUTE: u32 = 1 << 6;
+    pub const IPV4_RULE: u32 = 1 << 7;
     pub const IPV6_ADDRESS: u32 = 1 << 8;
     pub const IPV6_MULTICAST: u32 = 1 << 9;
     pub const IPV6_ROUTE: u32 = 1 << 10;
+    pub const IPV6_RULE: u32 = 1 << 18;
     pub const NEXT_HOP: u32 = 1 << 31;
-    const IPV4: u32 = IPV4_ADDRESS | IPV4_MULTICAST | IPV4_ROUTE;
-    const IPV6: u32 = IPV6_ADDRESS | IPV6_MULTICAST | IPV6_ROUTE;
+    const IPV4: u32 = IPV4_ADDRESS | IPV4_MULTICAST | IPV4_ROUTE | IPV4_RULE;
+    const IPV6: u32 = IPV6_ADDRESS | IPV6_MULTICAST | IPV6_ROUTE | IPV6_RULE;
     pub const ALL: u32 = LINK | NEIGHBOR | IPV4 | IPV6 | NEXT_HOP;
 }
 

@@ -63,6 +63,8 @@ pub struct AuditReport {
     pub total: u64,
     /// Repaired differences in lookup structures and next hops; differences to Linux are repaired by another dump.
     pub repaired: u64,
+    /// A sentence about each policy rule of Linux that makes a difference.
+    pub rules: Vec<String>,
     /// How long it took, in ns.
     pub duration: u64,
 }
@@ -233,6 +235,7 @@ impl Follower {
 
     fn end_audit(&mut self, now: u64, table: &dyn Audited) {
         let Some(Audit { repair, began, mut report, .. }) = self.audit.take() else { return };
+        report.rules.clone_from(&self.meaning.said);
         report.duration = now.saturating_sub(began);
         report.rib_routes = RouteSource::ALL.into_iter().map(|source| table.rib().count(source)).sum();
         self.counters.audit_differences += report.total;
@@ -354,6 +357,11 @@ fn name_of(interfaces: &Interfaces, id: InterfaceId) -> String {
 
 /// A readable description of a route of Linux.
 pub(crate) fn describe(interfaces: &Interfaces, route: &Route) -> String {
+    let target = describe_target(interfaces, route);
+    if route.mtu == 0 { target } else { format!("{target} mtu {}", route.mtu) }
+}
+
+fn describe_target(interfaces: &Interfaces, route: &Route) -> String {
     let dev = |id: Option<InterfaceId>| id.map(|id| format!(" dev {}", name_of(interfaces, id))).unwrap_or_default();
     match &route.target {
         RouteTarget::Connected { interface } => dev(Some(*interface)).trim_start().to_owned(),
@@ -369,5 +377,8 @@ pub(crate) fn describe(interfaces: &Interfaces, route: &Route) -> String {
         RouteTarget::Blackhole => "blackhole".to_owned(),
         RouteTarget::Unreachable => "unreachable".to_owned(),
         RouteTarget::Prohibit => "prohibit".to_owned(),
+        RouteTarget::Selective(selector) => format!("{selector}"),
+        RouteTarget::ToLinux(why) => format!("to Linux ({})", why.name()),
+        RouteTarget::Refused(why) => format!("refused ({})", why.name()),
     }
 }

@@ -8,7 +8,7 @@ use crate::next_hops::NextHops;
 use crate::{FeedId, Table};
 use perigee_fib::Rib;
 use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
-use perigee_netlink::message::MulticastKey;
+use perigee_netlink::message::{MulticastKey, Rule};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What a dump has named so far. Routes only by their keys: 12 bytes for IPv4, 32 for IPv6.
@@ -27,6 +27,9 @@ pub(crate) struct Seen {
     pub named: HashSet<u32>,
     pub neighbors: BTreeSet<NeighborKey>,
     pub multicast: BTreeSet<MulticastKey>,
+    pub rules: Vec<Rule>,
+    /// Whether the dump has named all rules.
+    pub rules_are_complete: bool,
     /// If the dump is only compared: what it has shown.
     pub audit: Option<Compared>,
 }
@@ -107,6 +110,9 @@ fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
 impl Follower {
     /// A dump has ended: what it did not name is gone, unless it is incomplete.
     pub(crate) fn dump_ends(&mut self, now: u64, id: FeedId, complete: bool, table: &mut dyn Table) {
+        if id == FeedId::Kernel {
+            self.rules_seen();
+        }
         let Some(mut seen) = self.feed(id).and_then(|feed| feed.dump.take()) else { return };
         if let Some(Compared { found, routes, .. }) = seen.audit.take() {
             let found = if complete { self.not_in_linux(found, &mut seen, table) } else { found };
@@ -128,6 +134,7 @@ impl Follower {
             self.withdraw_unseen(id, &mut seen, first, table);
         }
         if is_kernel {
+            self.named_links.clone_from(&seen.links);
             self.links_seen(now, &seen);
             self.neighbors_seen(&seen);
             self.multicast_seen(&seen);

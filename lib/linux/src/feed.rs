@@ -26,7 +26,7 @@ pub(crate) struct Feed {
     pub dump: Option<Seen>,
     /// Dumps that have to be applied before one may serve an audit: the one in progress may have begun before the request.
     pub wanted: u8,
-    /// Whether a route was left out because its link was not known yet.
+    /// Whether a route has named a link or a next-hop object that was not known.
     pub missed: bool,
     /// Whether the first dump has come.
     pub complete: bool,

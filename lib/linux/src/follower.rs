@@ -5,12 +5,13 @@ use crate::audit::Audit;
 use crate::dump::Seen;
 use crate::feed::Feed;
 use crate::multicast::Multicast;
+use crate::rules::Rules;
 use crate::status::Counters;
 use crate::translate::Policy;
 use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
 use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
-use perigee_net::{InterfaceAddress, InterfaceId, MacAddr, Prefix, RouteKey};
-use perigee_netlink::message::{Link, Message};
+use perigee_net::{Exception, InterfaceAddress, InterfaceId, LinuxOnly, MacAddr, Prefix, RouteKey};
+use perigee_netlink::message::{Link, Message, Rule};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
@@ -40,6 +41,8 @@ pub struct Follower {
     pub(crate) links: BTreeMap<u32, Known>,
     /// The interfaces behind links.
     pub(crate) by_link: HashMap<u32, InterfaceId>,
+    /// Links that a complete dump has named.
+    pub(crate) named_links: BTreeSet<u32>,
     /// Links or addresses have changed since interfaces were set.
     pub(crate) stale: bool,
     /// Neighbors that operators have set in Linux.
@@ -74,6 +77,20 @@ pub struct Follower {
     pub(crate) version: u64,
     /// Whether a refused route has been logged.
     pub(crate) complained: bool,
+    /// The routes that Linux alone can forward by.
+    pub(crate) linux_only: BTreeMap<RouteId, LinuxOnly>,
+    /// Whether a route has an MTU.
+    pub(crate) has_mtus: bool,
+    /// The packets that need a closer look, by the route that asks for it.
+    pub(crate) exceptions: BTreeMap<RouteId, Exception>,
+    /// They have changed since they were passed on.
+    pub(crate) exceptions_changed: bool,
+    /// Linux's policy rules.
+    pub(crate) rules: Vec<Rule>,
+    /// What they mean here.
+    pub(crate) meaning: Rules,
+    /// The reasons for which a log line has named such a route.
+    pub(crate) said: BTreeSet<LinuxOnly>,
     next_tick: u64,
     effects: VecDeque<Effect>,
 }
@@ -90,6 +107,7 @@ impl Follower {
             setup,
             links: BTreeMap::new(),
             by_link: HashMap::new(),
+            named_links: BTreeSet::new(),
             stale: false,
             permanent: BTreeMap::new(),
             unreported: BTreeMap::new(),
@@ -108,6 +126,13 @@ impl Follower {
             counters: Counters::default(),
             version: 0,
             complained: false,
+            linux_only: BTreeMap::new(),
+            has_mtus: false,
+            exceptions: BTreeMap::new(),
+            exceptions_changed: false,
+            rules: Vec::new(),
+            meaning: Rules::default(),
+            said: BTreeSet::new(),
             next_tick: 0,
             effects: VecDeque::new(),
         }
@@ -143,7 +168,9 @@ impl Follower {
     /// Brings interfaces and Linux's neighbors up to date with the inputs so far.
     pub fn settle(&mut self, table: &mut dyn Table) {
         self.refresh_interfaces(table);
+        self.refresh_connected(table);
         self.refresh_multicast(table);
+        self.refresh_exceptions(table);
         self.report_neighbors();
     }
 
@@ -165,8 +192,11 @@ impl Follower {
         }
         (self.setup.configured, self.setup.neighbors) = (configured, neighbors);
         if self.setup.linux != linux {
+            let ruled = std::mem::take(&mut self.policy.ruled);
             self.policy = Policy::new(&linux);
+            self.policy.ruled = ruled;
             self.setup.linux = linux;
+            self.exceptions_changed = true;
             self.dump_all();
         }
     }
@@ -229,7 +259,7 @@ impl Follower {
     }
 
     /// Asks every feed for a dump.
-    fn dump_all(&mut self) {
+    pub(crate) fn dump_all(&mut self) {
         let ids: Vec<FeedId> = self.feeds.iter().map(|feed| feed.id).collect();
         ids.into_iter().for_each(|id| self.ask(id));
     }
@@ -253,12 +283,11 @@ impl Follower {
         }
     }
 
-    /// New links are known: asks zebra to repeat the routes that were left out for lack of them. The kernel is asked anyway.
+    /// New links or next-hop objects are known: asks for the routes again that named unknown ones.
     pub(crate) fn ask_for_what_was_missed(&mut self) {
-        if let Some(zebra) = self.feed(FeedId::Zebra).filter(|zebra| zebra.missed) {
-            zebra.missed = false;
-            self.ask(FeedId::Zebra);
-        }
+        let missed = |feed: &mut Feed| std::mem::take(&mut feed.missed).then_some(feed.id);
+        let ids: Vec<FeedId> = self.feeds.iter_mut().filter_map(missed).collect();
+        ids.into_iter().for_each(|id| self.ask(id));
     }
 
     fn reported(&mut self, now: u64, id: FeedId, report: Report, table: &mut dyn Table) {
@@ -292,7 +321,10 @@ impl Follower {
     }
 
     fn message(&mut self, now: u64, id: FeedId, dumped: bool, message: Message, table: &mut dyn Table) {
-        let multicast = self.setup.linux.feed != FeedChoice::None;
+        let follows = self.setup.linux.feed != FeedChoice::None;
+        if dumped && id == FeedId::Kernel && matches!(message, Message::Route(_)) {
+            self.rules_seen();
+        }
         let Some(feed) = self.feed(id) else { return };
         match message {
             // The difference is only noted.
@@ -301,9 +333,12 @@ impl Follower {
             Message::RouteGone(route) if feed.routes => self.route_is_gone(id, &route, table),
             Message::Route(_) | Message::RouteGone(_) => {}
             // Zebra names none: with its feed they are the kernel's all the same.
-            Message::MulticastRoute(route) if multicast => self.multicast_is_there(id, dumped, route),
-            Message::MulticastRouteGone(key) if multicast => self.multicast_is_gone(key),
+            Message::MulticastRoute(route) if follows => self.multicast_is_there(id, dumped, route),
+            Message::MulticastRouteGone(key) if follows => self.multicast_is_gone(key),
             Message::MulticastRoute(_) | Message::MulticastRouteGone(_) => {}
+            Message::Rule(rule) if follows => self.rule_is_there(dumped, rule),
+            Message::RuleGone(rule) if follows => self.rule_is_gone(&rule),
+            Message::Rule(_) | Message::RuleGone(_) => {}
             Message::NextHop(next_hop) => self.next_hop_is_there(id, dumped, next_hop),
             Message::NextHopGone(object) => self.next_hop_is_gone(id, object),
             Message::Link(link) => self.link_is_there(id, dumped, link),

@@ -25,6 +25,8 @@
 //! | `next_hops.rs` | next-hop objects, and which groups they are members of |
 //! | `routes.rs` | one route that is there or gone |
 //! | `translate.rs` | Linux's routes translated for the table |
+//! | `rules.rs` | policy rules |
+//! | `exceptions.rs` | what Linux alone can forward, and packets that need a closer look |
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
 //! | `merge.rs` | a dump and the RIB side by side, in order |
 //! | `audit.rs` | Linux, RIB and lookup structures compared |
@@ -37,6 +39,7 @@
 
 mod audit;
 mod dump;
+mod exceptions;
 mod feed;
 mod follower;
 mod links;
@@ -45,6 +48,7 @@ mod multicast;
 mod neighbors;
 mod next_hops;
 mod routes;
+mod rules;
 mod status;
 mod translate;
 mod twins;

@@ -40,6 +40,8 @@ impl Follower {
             gone: Vec::new(),
         });
         let (went_down, came_up) = (known.link.up && !up, !known.link.up && up);
+        // Which routes have a smaller MTU than their link is another question now.
+        let resized = self.has_mtus && known.link.mtu != link.mtu;
         let changed = known.link != link;
         known.link = link;
         // The link may be new, but already known by the values it was inserted with.
@@ -52,7 +54,7 @@ impl Follower {
         // A link that loses its carrier loses its next-hop objects, and groups lose these members. The kernel reports
         // only the link's state. A first report may come before the objects are removed; the last one comes after.
         let lost_objects = !dumped && !carrier && self.feed(id).is_some_and(|feed| feed.next_hops.lead_over(index));
-        if went_down || lost_objects {
+        if went_down || lost_objects || resized {
             // When a link goes down, the kernel removes its IPv4 routes without a notification.
             self.request_resync();
         }
@@ -88,6 +90,7 @@ impl Follower {
     }
 
     pub(crate) fn link_is_gone(&mut self, now: u64, index: u32) {
+        self.named_links.remove(&index);
         let Some(known) = self.links.remove(&index) else { return };
         self.stale = true;
         self.request_resync();
@@ -156,6 +159,14 @@ impl Follower {
         self.stale = true;
     }
 
+    /// Passes on which interfaces have the connected networks that Linux says: those whose links a complete dump has named, and then
+    /// routes. Until then an interface has the networks of its addresses.
+    pub(crate) fn refresh_connected(&mut self, table: &mut dyn Table) {
+        let follows = self.feeds.first().is_some_and(|kernel| kernel.routes) && self.policy.follows_connected();
+        let named = self.by_link.iter().filter(|(link, _)| follows && self.named_links.contains(link));
+        table.set_linux_connects(named.map(|(_, id)| *id).collect());
+    }
+
     /// Brings the interfaces up to date with their links.
     pub(crate) fn refresh_interfaces(&mut self, table: &mut dyn Table) {
         // Before the first dump is complete, the configuration knows more.
@@ -167,10 +178,16 @@ impl Follower {
         self.adopt_vlans(table);
         let links = self.interfaces_by_link(table.interfaces());
         if links != self.by_link {
+            let any_new = complete && links.keys().any(|link| !self.named_links.contains(link));
             self.by_link = links;
             self.multicast.stale = true;
             self.ask_for_what_was_missed();
+            if any_new {
+                // So that its connected networks are Linux's.
+                self.request_resync();
+            }
         }
+        self.rules_changed();
         if !complete {
             return;
         }

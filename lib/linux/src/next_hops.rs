@@ -100,7 +100,13 @@ impl Follower {
         let now = feed.next_hops.get(object);
         // zebra withdraws the routes of an object before the object.
         let unreported = now.is_some() || id == FeedId::Kernel;
-        if unreported && before.is_some_and(|before| now != Some(&before)) && feed.routes_lead_to(object) {
+        let changed = match &before {
+            Some(before) => now != Some(before),
+            // Routes may have named it before.
+            None => now.is_some() && feed.missed,
+        };
+        if unreported && changed && feed.routes_lead_to(object) {
+            feed.missed = false;
             self.ask(id);
         }
     }

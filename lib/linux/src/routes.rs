@@ -3,29 +3,35 @@
 
 use crate::audit::describe;
 use crate::dump::Seen;
+use crate::exceptions::linux_only;
 use crate::feed::Feed;
 use crate::follower::Follower;
 use crate::next_hops::NextHops;
 use crate::translate::{self, Names, Skip};
 use crate::{FeedId, Table};
 use perigee_fib::FibError;
-use perigee_net::{InterfaceId, Prefix, Route, RouteKey};
-use perigee_netlink::message::{NextHopTo, Route as LinuxRoute};
-use std::collections::HashMap;
+use perigee_net::{InterfaceId, LinuxOnly, Prefix, Route, RouteKey};
+use perigee_netlink::message::{Hops, NextHopTo, Route as LinuxRoute};
 
 /// The meaning of a feed's numbers.
 struct Numbers<'a> {
-    by_link: &'a HashMap<u32, InterfaceId>,
+    follower: &'a Follower,
     next_hops: &'a NextHops,
 }
 
 impl Names for Numbers<'_> {
     fn interface(&self, link: u32) -> Option<InterfaceId> {
-        self.by_link.get(&link).copied()
+        self.follower.by_link.get(&link).copied()
     }
 
     fn next_hop(&self, id: u32) -> Option<&NextHopTo> {
         self.next_hops.get(id)
+    }
+
+    fn mtu(&self, interface: InterfaceId) -> u32 {
+        let mut links = self.follower.by_link.iter();
+        let known = links.find(|(_, id)| **id == interface).and_then(|(link, _)| self.follower.links.get(link));
+        known.map_or(u32::MAX, |known| known.link.mtu)
     }
 }
 
@@ -34,15 +40,25 @@ impl Follower {
         // The route may be over a new interface.
         self.refresh_interfaces(table);
         self.named(id, linux.next_hop);
+        self.has_mtus |= linux.mtu != 0;
         let prefix = linux.prefix;
         let route = match self.translate(id, linux) {
             Ok(route) => route,
             Err(skip) => return self.left_out(id, dumped, linux, skip, table),
         };
         let key = route.key();
-        if linux.appended && matches!(prefix, Prefix::V4(_)) && has(table, prefix, key) {
+        if matches!(linux_only(&route), Some(LinuxOnly::OtherInterface | LinuxOnly::NextHop)) {
+            if dumped && self.may_name_a_newer_object(id, linux) {
+                return;
+            }
+            self.is_incomplete(id);
+        }
+        if !dumped && id == FeedId::Kernel && is_behind(linux, &route, table.rib().route(prefix, key)) {
             self.appended.insert((prefix, key));
             return;
+        }
+        if !dumped && id == FeedId::Kernel && is_before(linux, table.rib().route(prefix, key)) {
+            self.appended.insert((prefix, key));
         }
         let Some(feed) = self.feed(id) else { return };
         let complete = feed.complete;
@@ -78,36 +94,36 @@ impl Follower {
         }
     }
 
-    /// A route that is not followed may have replaced one that was, or have been added next to it.
+    /// A route that is not followed may have replaced one that was.
     fn left_out(&mut self, id: FeedId, dumped: bool, linux: &LinuxRoute, skip: Skip, table: &mut dyn Table) {
         self.skip(skip);
-        if let Some(feed) = self.feed(id) {
-            feed.missed |= matches!(skip, Skip::OtherInterface | Skip::NextHop);
-        }
         // The kernel reports a replacement by a notification. zebra's changes are part of its dump.
         let in_dump = dumped && id == FeedId::Kernel;
-        if in_dump {
-            self.may_name_a_newer_object(id, linux);
-        }
         if let (Ok(key), false) = (self.policy.key(linux), in_dump || linux.appended)
             && has(table, linux.prefix, key)
         {
-            match (id, skip) {
-                (FeedId::Kernel, Skip::OtherInterface) => self.request_resync(),
-                _ => self.withdraw(table, linux.prefix, key),
-            }
+            self.withdraw(table, linux.prefix, key);
         }
     }
 
-    /// A route of a dump may name a next-hop object that is newer than the dump's list of objects. Notifications of
-    /// both follow the dump. Until then the route that it replaces stays.
-    fn may_name_a_newer_object(&mut self, id: FeedId, linux: &LinuxRoute) {
-        let Ok(key) = self.policy.key(linux) else { return };
-        let Some(Feed { dump: Some(seen), next_hops, .. }) = self.feed(id) else { return };
+    /// A route names a link or an object that is not known: it has to be read again once that is.
+    fn is_incomplete(&mut self, id: FeedId) {
+        if let Some(feed) = self.feed(id) {
+            feed.missed = true;
+        }
+    }
+
+    /// A route of a kernel's dump may name a next-hop object that is newer than the dump's list of objects. Notifications of
+    /// both follow the dump. Until then the route that it replaces stays. Returns whether that is so.
+    fn may_name_a_newer_object(&mut self, id: FeedId, linux: &LinuxRoute) -> bool {
+        let Ok(key) = self.policy.key(linux) else { return false };
+        let Some(Feed { dump: Some(seen), next_hops, .. }) = self.feed(id) else { return false };
         let known = seen.audit.as_ref().map_or(&*next_hops, |compared| &compared.next_hops);
-        if linux.next_hop != 0 && known.get(linux.next_hop).is_none() {
+        let is_newer = id == FeedId::Kernel && linux.next_hop != 0 && known.get(linux.next_hop).is_none();
+        if is_newer {
             seen.route(linux.prefix, key);
         }
+        is_newer
     }
 
     /// Compares a route of a dump with the RIB.
@@ -116,8 +132,11 @@ impl Follower {
         let Some(compared) = feed.and_then(Feed::compared) else { return };
         let route = match self.translate_by(&compared.next_hops, linux) {
             Ok(route) => route,
-            Err(_) => return self.may_name_a_newer_object(id, linux),
+            Err(_) => return,
         };
+        if linux_only(&route) == Some(LinuxOnly::NextHop) && self.may_name_a_newer_object(id, linux) {
+            return;
+        }
         let (prefix, key) = (linux.prefix, route.key());
         let Some(feed) = self.feed(id) else { return };
         let followed = feed.routes || is_of_frr(linux.protocol);
@@ -142,35 +161,42 @@ impl Follower {
         };
         let Some(present) = table.rib().route(prefix, key).cloned() else { return };
         if self.appended.remove(&(prefix, key)) {
-            self.request_resync();
+            // Until it is known which of them is left, the one in use stays: a hole would send packets elsewhere.
+            return self.request_resync();
         }
-        match self.translate(id, linux) {
-            Ok(gone) if gone.target == present.target => self.withdraw(table, prefix, key),
+        let Ok(gone) = self.translate(id, linux) else { return self.withdraw(table, prefix, key) };
+        let (was, is_v6) = (linux_only(&present), matches!(prefix, Prefix::V6(_)));
+        let is_alone = id == FeedId::Zebra || was != Some(LinuxOnly::Rule) && !(is_v6 && was.is_some());
+        match linux_only(&gone) {
+            _ if gone.target == present.target && is_alone => self.withdraw(table, prefix, key),
+            // Its next hops are not known any more.
+            Some(LinuxOnly::NextHop) => self.withdraw(table, prefix, key),
+            // One next to it over another interface or for other packets, one of its next hops, or all of them: until that is
+            // known, it stays, as a hole would send packets elsewhere.
+            is if is.or(was).is_some() => match id {
+                FeedId::Kernel => self.request_resync(),
+                FeedId::Zebra => self.withdraw(table, prefix, key),
+            },
             // For IPv6, the kernel reports each next hop that is gone separately.
-            Ok(gone) if matches!(prefix, Prefix::V6(_)) => match translate::without(&present, &gone.target) {
+            _ if is_v6 => match translate::without(&present, &gone.target) {
                 Some(left) if left != present => drop(self.insert(table, prefix, left)),
                 Some(_) => {}
                 None => self.withdraw(table, prefix, key),
             },
             // Another one with the same key, or an old notification that a dump has overtaken.
-            Ok(_) => {}
-            // One next to it over another interface, or all of its next hops.
-            Err(Skip::OtherInterface) if id == FeedId::Kernel => self.request_resync(),
-            // Its next hops are not known any more.
-            Err(_) => self.withdraw(table, prefix, key),
+            _ => {}
         }
     }
 
     /// Translates a route for the table, with the feed's own numbers of next-hop objects, not those of another feed.
     fn translate(&self, id: FeedId, route: &LinuxRoute) -> Result<Route, Skip> {
-        let feed = self.feeds.iter().find(|feed| feed.id == id).ok_or(Skip::NextHop)?;
-        self.translate_by(&feed.next_hops, route)
+        let none = NextHops::default();
+        let feed = self.feeds.iter().find(|feed| feed.id == id);
+        self.translate_by(feed.map_or(&none, |feed| &feed.next_hops), route)
     }
 
     fn translate_by(&self, next_hops: &NextHops, route: &LinuxRoute) -> Result<Route, Skip> {
-        let RouteKey { preference, metric, source } = self.policy.key(route)?;
-        let target = translate::target(route, &Numbers { by_link: &self.by_link, next_hops })?;
-        Ok(Route { source, preference, metric, target })
+        self.policy.translate(route, &Numbers { follower: self, next_hops })
     }
 
     fn skip(&mut self, skip: Skip) {
@@ -188,15 +214,20 @@ impl Follower {
     /// Removes a route, and counts it.
     pub(crate) fn withdraw(&mut self, table: &mut dyn Table, prefix: Prefix, key: RouteKey) {
         match table.withdraw(prefix, key) {
-            Ok(()) => (self.counters.changes, self.version) = (self.counters.changes + 1, self.version + 1),
+            Ok(()) => {
+                (self.counters.changes, self.version) = (self.counters.changes + 1, self.version + 1);
+                self.note((prefix, key), None);
+            }
             Err(error) => self.refused(prefix, &error),
         }
     }
 
     /// Adds a route, and counts it; returns whether that changed anything.
     fn insert(&mut self, table: &mut dyn Table, prefix: Prefix, route: Route) -> bool {
+        let noted = route.clone();
         match table.insert(prefix, route) {
             Ok(changed) => {
+                self.note((prefix, noted.key()), Some(&noted));
                 self.counters.changes += u64::from(changed);
                 self.version += u64::from(changed);
                 changed
@@ -207,6 +238,22 @@ impl Follower {
             }
         }
     }
+}
+
+/// Whether Linux has put a route behind one with the same key, which stays in use.
+fn is_behind(linux: &LinuxRoute, route: &Route, present: Option<&Route>) -> bool {
+    match linux.prefix {
+        Prefix::V4(_) => linux.appended && present.is_some(),
+        // A route of several next hops is reported as a whole, also where one is added.
+        Prefix::V6(_) => {
+            !linux.replaces && !matches!(linux.hops, Hops::Many(_)) && present.is_some_and(|present| present != route)
+        }
+    }
+}
+
+/// Whether Linux has put a route before one with the same key, which is used again when this one is gone.
+fn is_before(linux: &LinuxRoute, present: Option<&Route>) -> bool {
+    matches!(linux.prefix, Prefix::V4(_)) && !linux.replaces && present.is_some()
 }
 
 /// Whether FRR makes routes of this protocol: with zebra's feed, other routes of Linux need not be in the RIB.

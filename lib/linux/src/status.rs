@@ -2,6 +2,7 @@
 //! Numbers to show.
 
 use crate::{Follower, Skip};
+use perigee_net::{LinuxOnly, Prefix};
 use std::collections::BTreeMap;
 
 /// What the follower counts.
@@ -49,6 +50,10 @@ pub struct Status {
     pub refused: u64,
     /// How often a route was left out, by reason.
     pub left_out: BTreeMap<Skip, u64>,
+    /// How many routes Linux alone can forward by.
+    pub linux_only: u64,
+    /// A sentence about each policy rule that makes a difference.
+    pub rules: Vec<String>,
     /// Dumps compared.
     pub resyncs: u64,
     /// Differences that dumps have shown, except the first.
@@ -80,12 +85,19 @@ impl Follower {
             changes: counters.changes,
             refused: counters.refused,
             left_out: counters.skips,
+            linux_only: self.linux_only.len() as u64,
+            rules: self.meaning.said.clone(),
             resyncs: counters.resyncs,
             repaired: counters.repaired,
             resync_seconds: counters.resync_seconds,
             audits: counters.audits,
             audit_differences: counters.audit_differences,
         }
+    }
+
+    /// The routes that Linux alone can forward by: prefix, metric and reason.
+    pub fn linux_only(&self) -> impl Iterator<Item = (Prefix, u32, LinuxOnly)> {
+        self.linux_only.iter().map(|((prefix, key), why)| (*prefix, key.metric, *why))
     }
 
     /// How many dumps have been compared; a resync is done when this reaches the number that [`Follower::resync`] returned.

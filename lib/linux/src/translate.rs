@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: MIT
-//! Linux's routes translated for the table, or why one is left out.
+//! Linux's routes translated for the table, or why one is left out. No route that packets could take in Linux is left out: one that
+//! this router cannot forward by is in the table as Linux's alone, as packets must never take the next shorter prefix instead.
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use perigee_config::Linux as Config;
-use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget, is_link_local};
+use perigee_config::{Linux as Config, UnknownRoutes};
+use perigee_net::{
+    InterfaceId, LinuxOnly, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget, Selector,
+    is_link_local,
+};
 use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
 
 /// The table of addresses that are this machine's.
 const LOCAL: u32 = 255;
+/// The table of connected networks.
+const MAIN: u32 = 254;
+/// The kernel's routes for the networks of addresses have this protocol.
+const BY_KERNEL: u8 = 2;
 /// How deep next-hop groups may be nested: Linux nests none, and a cycle must end.
 const DEPTH: usize = 2;
 
@@ -21,14 +32,6 @@ pub enum Skip {
     Protocol,
     /// It is for broadcast, multicast, or an address of an interface of this router, which the router knows anyway.
     Kind,
-    /// It is for one type of service only.
-    TypeOfService,
-    /// It adds a header that this router cannot make.
-    Encapsulation,
-    /// It is over interfaces that are not the router's.
-    OtherInterface,
-    /// It names a next-hop object that is not known, or not one for packets.
-    NextHop,
     /// It is link-local: never forwarded.
     LinkLocal,
 }
@@ -40,10 +43,6 @@ impl Skip {
             Skip::Table => "table",
             Skip::Protocol => "protocol",
             Skip::Kind => "kind",
-            Skip::TypeOfService => "type_of_service",
-            Skip::Encapsulation => "encapsulation",
-            Skip::OtherInterface => "other_interface",
-            Skip::NextHop => "next_hop",
             Skip::LinkLocal => "link_local",
         }
     }
@@ -55,6 +54,19 @@ pub struct Policy {
     tables: Vec<u32>,
     /// Whether each protocol's routes are followed.
     protocols: [bool; 256],
+    /// What happens to packets by a route of Linux's alone.
+    unknown: UnknownRoutes,
+    /// Tables that policy rules lead packets to before those that are followed, and whether all their routes go before those.
+    pub ruled: BTreeMap<u32, Precedence>,
+}
+
+/// How the routes of a table that a policy rule leads to compare with those of the tables that are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precedence {
+    /// They go before routes of any length.
+    Any,
+    /// They go before routes of the same or a shorter length.
+    Longest,
 }
 
 impl Policy {
@@ -67,7 +79,12 @@ impl Policy {
         for protocol in &config.ignore_protocols {
             protocols[usize::from(*protocol)] = false;
         }
-        Policy { tables: config.tables.clone(), protocols }
+        Policy { tables: config.tables.clone(), protocols, unknown: config.unknown_routes, ruled: BTreeMap::new() }
+    }
+
+    /// Whether the routes are followed that Linux makes of addresses.
+    pub fn follows_connected(&self) -> bool {
+        self.tables.contains(&MAIN) && self.protocols[usize::from(BY_KERNEL)]
     }
 
     /// The key that distinguishes the route from others to its prefix.
@@ -76,25 +93,26 @@ impl Policy {
     /// It is not followed.
     #[inline]
     pub fn key(&self, route: &LinuxRoute) -> Result<RouteKey, Skip> {
-        let local = route.table == LOCAL && route.kind == RouteKind::Local;
+        let local = route.table == LOCAL;
         let linux = RouteSource::Linux.preference();
         let preference = match self.tables.iter().position(|table| *table == route.table) {
+            // Several may have one metric: theirs is made of what tells them apart, and they have a preference for themselves.
+            Some(_) if is_selective(route) => SELECTIVE,
             Some(rank) => linux + rank as u8,
             // Linux looks into this table first.
-            None if local => linux - 1,
+            None if local => linux - 2,
+            None if self.ruled.contains_key(&route.table) => linux - 1,
             None => return Err(Skip::Table),
         };
         if !local && !self.protocols[usize::from(route.protocol)] {
             return Err(Skip::Protocol);
         }
-        if route.tos != 0 {
-            return Err(Skip::TypeOfService);
-        }
         let first = route.prefix.addr();
         if is_link_local(first) || first.is_ipv6() && first.is_multicast() {
             return Err(Skip::LinkLocal);
         }
-        Ok(RouteKey { preference, metric: route.metric, source: RouteSource::Linux })
+        let metric = if preference == SELECTIVE { hash_of(selector(route)) } else { route.metric };
+        Ok(RouteKey { preference, metric, source: RouteSource::Linux })
     }
 }
 
@@ -104,31 +122,86 @@ pub trait Names {
     fn interface(&self, link: u32) -> Option<InterfaceId>;
     /// What a next-hop object stands for.
     fn next_hop(&self, id: u32) -> Option<&NextHopTo>;
+    /// Bytes of the longest IP packet that an interface takes.
+    fn mtu(&self, interface: InterfaceId) -> u32;
 }
 
-/// Where a route leads.
-///
-/// # Errors
-/// It is left out.
-pub fn target(route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Skip> {
-    match route.kind {
-        RouteKind::Unicast if route.encapsulated => Err(Skip::Encapsulation),
-        RouteKind::Unicast => match &route.hops {
-            Hops::None if route.next_hop != 0 => by_object(route.next_hop, names),
-            Hops::Many(_) if is_heavy(route.next_hop, names) => by_object(route.next_hop, names),
-            hops => by_hops(hops.as_slice(), names),
-        },
-        // The router knows the addresses of its own interfaces anyway.
-        RouteKind::Local => match route.hops.as_slice() {
-            [hop, ..] if names.interface(hop.link).is_some() => Err(Skip::Kind),
-            _ if is_loopback(route.prefix) => Err(Skip::Kind),
-            _ => Ok(RouteTarget::Local),
-        },
-        RouteKind::Blackhole => Ok(RouteTarget::Blackhole),
-        RouteKind::Unreachable => Ok(RouteTarget::Unreachable),
-        RouteKind::Prohibit => Ok(RouteTarget::Prohibit),
-        RouteKind::Other => Err(Skip::Kind),
+/// The preference of routes for a part of the packets to their prefix.
+const SELECTIVE: u8 = u8::MAX - 1;
+
+/// Whether a route is for a part of the packets to its prefix.
+fn is_selective(route: &LinuxRoute) -> bool {
+    route.tos != 0 || route.source.is_some()
+}
+
+fn selector(route: &LinuxRoute) -> Selector {
+    Selector { source: route.source, tos: route.tos, metric: route.metric }
+}
+
+fn hash_of(selector: Selector) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    selector.hash(&mut hasher);
+    hasher.finish() as u32
+}
+
+impl Policy {
+    /// A route as the table has it.
+    ///
+    /// # Errors
+    /// It is left out.
+    pub fn translate(&self, route: &LinuxRoute, names: &impl Names) -> Result<Route, Skip> {
+        let RouteKey { preference, metric, source } = self.key(route)?;
+        let target = self.target(route, names)?;
+        let mtu = mtu_of(route.mtu, &target, names);
+        Ok(Route { source, preference, metric, target, mtu })
     }
+
+    fn target(&self, route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Skip> {
+        let linux_only = |why| match self.unknown {
+            UnknownRoutes::ToLinux => RouteTarget::ToLinux(why),
+            UnknownRoutes::Unreachable => RouteTarget::Refused(why),
+        };
+        Ok(match route.kind {
+            // The router knows the addresses of its own interfaces anyway.
+            RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => match route.hops.as_slice() {
+                [hop, ..] if names.interface(hop.link).is_some() => return Err(Skip::Kind),
+                _ if is_loopback(route.prefix) => return Err(Skip::Kind),
+                _ => RouteTarget::Local,
+            },
+            RouteKind::Multicast => return Err(Skip::Kind),
+            _ if !self.tables.contains(&route.table) && route.table != LOCAL => linux_only(LinuxOnly::Rule),
+            _ if is_selective(route) => RouteTarget::Selective(Arc::new(selector(route))),
+            _ if route.unknown.is_some() => linux_only(LinuxOnly::Attribute),
+            RouteKind::Blackhole => RouteTarget::Blackhole,
+            RouteKind::Unreachable => RouteTarget::Unreachable,
+            RouteKind::Prohibit => RouteTarget::Prohibit,
+            RouteKind::Unicast => unicast(route, names).unwrap_or_else(linux_only),
+            RouteKind::Other => linux_only(LinuxOnly::Type),
+        })
+    }
+}
+
+fn unicast(route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, LinuxOnly> {
+    if route.encapsulated {
+        return Err(LinuxOnly::Encapsulation);
+    }
+    match &route.hops {
+        Hops::None if route.next_hop != 0 => by_object(route.next_hop, names),
+        Hops::Many(_) if is_heavy(route.next_hop, names) => by_object(route.next_hop, names),
+        hops => by_hops(hops.as_slice(), names),
+    }
+}
+
+/// The MTU of a route to `target`; 0 if none of its links takes more.
+fn mtu_of(mtu: u32, target: &RouteTarget, names: &impl Names) -> u16 {
+    let is_smaller = |link: Option<InterfaceId>| link.is_none_or(|link| mtu < names.mtu(link));
+    let counts = match target {
+        RouteTarget::Connected { interface } => is_smaller(Some(*interface)),
+        RouteTarget::Gateway { interface, .. } => is_smaller(*interface),
+        RouteTarget::Multipath(multipath) => multipath.members().iter().any(|member| is_smaller(member.interface)),
+        _ => false,
+    };
+    u16::try_from(mtu).ok().filter(|_| counts).unwrap_or(0)
 }
 
 fn is_loopback(prefix: Prefix) -> bool {
@@ -144,17 +217,17 @@ fn is_heavy(id: u32, names: &impl Names) -> bool {
     }
 }
 
-fn by_object(id: u32, names: &impl Names) -> Result<RouteTarget, Skip> {
+fn by_object(id: u32, names: &impl Names) -> Result<RouteTarget, LinuxOnly> {
     let mut hops = Vec::new();
     match names.next_hop(id) {
         Some(NextHopTo::Blackhole) => return Ok(RouteTarget::Blackhole),
         Some(_) => collect(id, 1, names, &mut hops, DEPTH)?,
-        None => return Err(Skip::NextHop),
+        None => return Err(LinuxOnly::NextHop),
     }
     by_hops(&hops, names)
 }
 
-fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth: usize) -> Result<(), Skip> {
+fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth: usize) -> Result<(), LinuxOnly> {
     match names.next_hop(id) {
         Some(NextHopTo::Hop(hop)) => hops.push(Hop { weight, ..*hop }),
         Some(NextHopTo::Group(members)) if depth > 0 => {
@@ -162,24 +235,24 @@ fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth:
                 collect(*id, *weight, names, hops, depth - 1)?;
             }
         }
-        _ => return Err(Skip::NextHop),
+        _ => return Err(LinuxOnly::NextHop),
     }
     Ok(())
 }
 
-/// Next hops over interfaces that are not the router's are left out; if no other remains, so is the route.
-fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, Skip> {
+/// A route with a next hop over an interface that is no port is Linux's: the flows of that next hop must not leave by the others.
+fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, LinuxOnly> {
     let member = |hop: &Hop| match (names.interface(hop.link), hop.link, hop.gateway) {
-        (None, 0, Some(_)) => Some((hop.gateway, None, hop.weight)), // Named without a link: other routes lead there.
-        (None, ..) => None,
-        (interface, _, gateway) => Some((gateway, interface, hop.weight)),
+        (None, 0, Some(_)) => Ok((hop.gateway, None, hop.weight)), // Named without a link: other routes lead there.
+        (None, ..) => Err(LinuxOnly::OtherInterface),
+        (interface, _, gateway) => Ok((gateway, interface, hop.weight)),
     };
     if let [hop] = hops {
-        return one(member(hop).ok_or(Skip::OtherInterface)?);
+        return one(member(hop)?);
     }
-    let members: Vec<_> = hops.iter().filter_map(member).collect();
+    let members: Vec<_> = hops.iter().map(member).collect::<Result<_, _>>()?;
     match members[..] {
-        [] => Err(Skip::OtherInterface),
+        [] => Err(LinuxOnly::OtherInterface),
         [hop] => one(hop),
         _ => {
             let heaviest = members.iter().map(|(_, _, weight)| *weight).max().unwrap_or(1);
@@ -187,7 +260,7 @@ fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, Skip> {
                 |&(address, interface, weight): &Way| Member { address, interface, weight: fitted(weight, heaviest) };
             let members: Vec<Member> = members.iter().map(member).collect();
             // More than the table takes: Linux has 256 at most, too.
-            Multipath::new(&members).map(RouteTarget::Multipath).map_err(|_| Skip::NextHop)
+            Multipath::new(&members).map(RouteTarget::Multipath).map_err(|_| LinuxOnly::NextHop)
         }
     }
 }
@@ -205,11 +278,11 @@ fn fitted(weight: u16, heaviest: u16) -> u16 {
 /// Gateway, interface, weight.
 type Way = (Option<IpAddr>, Option<InterfaceId>, u16);
 
-fn one((gateway, interface, _): Way) -> Result<RouteTarget, Skip> {
+fn one((gateway, interface, _): Way) -> Result<RouteTarget, LinuxOnly> {
     match (gateway, interface) {
         (Some(address), interface) => Ok(RouteTarget::Gateway { address, interface }),
         (None, Some(interface)) => Ok(RouteTarget::Connected { interface }),
-        (None, None) => Err(Skip::OtherInterface),
+        (None, None) => Err(LinuxOnly::OtherInterface),
     }
 }
 

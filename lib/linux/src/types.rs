@@ -6,9 +6,10 @@ use perigee_config::{Linux, Neighbor};
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, TwinWanted};
 use perigee_net::{
-    Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastRoute, Namespace, Prefix, Route, RouteKey,
+    Exception, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastRoute, Namespace, Prefix, Route, RouteKey,
 };
 use perigee_netlink::message::Message;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Where reports come from.
@@ -185,6 +186,8 @@ pub trait Table {
     /// Replaces the interfaces. An interface keeps its number; there may be new ones at the end. The table reports what does not
     /// fit.
     fn set_interfaces(&mut self, list: Vec<Interface>);
+    /// Linux alone says which networks are connected by these interfaces; the others' follow from their addresses.
+    fn set_linux_connects(&mut self, interfaces: BTreeSet<InterfaceId>);
     /// All routes, for reading.
     fn rib(&self) -> Rib<'_>;
     /// Adds a route of source Linux, replacing the one with its key; returns whether that changes anything.
@@ -197,6 +200,9 @@ pub trait Table {
     /// # Errors
     /// There is none, or what is left does not fit.
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError>;
+    /// Replaces the packets that need a closer look, as Linux treats them otherwise than by the plain route.
+    /// `refused`: those that are Linux's are answered with "host unreachable".
+    fn set_exceptions(&mut self, list: Vec<Exception>, refused: bool);
     /// Replaces the multicast routes of Linux.
     fn set_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Drops packets that the configured filters deny: the first rule that matches a packet's 5-tuple decides. Then gives the
-//! slow path what the configuration steers there, on ports whose devices cannot do it.
+//! slow path what the configuration steers there, on ports whose devices cannot do it, and what Linux may treat otherwise than the plain
+//! route does ([`Exceptions`](crate::exceptions::Exceptions)).
 //!
 //! [`flags::FILTERED`] marks a packet that passed. No packet without that flag leaves a worker: [`Context::punt`] and `distribute` judge it
 //! first (`judge`), for every reason and every script. So filters hold for packets that `classify` and the checks of headers punt before
@@ -30,25 +31,30 @@ reasons! { filter:
     drop DENIED6 = "ipv6_denied", "", "a filter of the configuration denies it";
     punt STEERED4 = "ipv4_steered", "", "the configuration steers it to the slow path";
     punt STEERED6 = "ipv6_steered", "", "the configuration steers it to the slow path";
+    punt EXCEPTION4 = "ipv4_exception", "", "Linux treats some packets to its destination otherwise than others";
+    punt EXCEPTION6 = "ipv6_exception", "", "Linux treats some packets to its destination otherwise than others";
 }
 
 /// The module.
 pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Mask) {
-    let lists = [&ctx.tables.filter, &ctx.tables.steer].map(Option::as_deref);
-    if lists.iter().all(Option::is_none) {
+    if !ctx.tables.sorted {
         return;
     }
+    let exceptions = ctx.tables.exceptions.as_deref().map(|exceptions| exceptions as &dyn Filter);
+    let lists = [ctx.tables.filter.as_deref(), ctx.tables.steer.as_deref(), exceptions];
     ctx.counters.module(ModuleId::filter, ip4.count() + ip6.count());
     let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
-    let [denied4, steered4] = matching.find(&FOUR, batch, *ip4);
-    let [denied6, steered6] = matching.find(&SIX, batch, *ip6);
+    let [denied4, steered4, exceptions4] = matching.find(&FOUR, batch, *ip4);
+    let [denied6, steered6, exceptions6] = matching.find(&SIX, batch, *ip6);
     ctx.drop(batch, denied4, DENIED4);
     ctx.drop(batch, denied6, DENIED6);
     (*ip4, *ip6) = (*ip4 - denied4, *ip6 - denied6);
     batch.set_flag(*ip4 | *ip6, flags::FILTERED);
     ctx.punt(batch, steered4, STEERED4);
     ctx.punt(batch, steered6, STEERED6);
-    (*ip4, *ip6) = (*ip4 - steered4, *ip6 - steered6);
+    ctx.punt(batch, exceptions4, EXCEPTION4);
+    ctx.punt(batch, exceptions6, EXCEPTION6);
+    (*ip4, *ip6) = (*ip4 - steered4 - exceptions4, *ip6 - steered6 - exceptions6);
 }
 
 /// Judges the packets that have no verdict yet and drops the denied ones. Returns the others. A frame that is not IP, such as ARP, passes.
@@ -57,7 +63,7 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
     if fresh.is_empty() || ctx.tables.filter.is_none() {
         return mask;
     }
-    let lists = [ctx.tables.filter.as_deref(), None];
+    let lists = [ctx.tables.filter.as_deref(), None, None];
     let [mut ip4, mut ip6] = [Mask::EMPTY; 2];
     for slot in fresh {
         // The frame alone says where the IP header is: a script may leave `classify` out, and its copies are not classified.
@@ -68,8 +74,8 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
         if is_6 { ip6.set(slot) } else { ip4.set(slot) }
     }
     let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
-    let [denied4, _] = matching.find(&FOUR, batch, ip4);
-    let [denied6, _] = matching.find(&SIX, batch, ip6);
+    let [denied4, ..] = matching.find(&FOUR, batch, ip4);
+    let [denied6, ..] = matching.find(&SIX, batch, ip6);
     ctx.drop(batch, denied4, DENIED4);
     ctx.drop(batch, denied6, DENIED6);
     let passed = mask - denied4 - denied6;
@@ -104,20 +110,20 @@ struct Family<const N: usize> {
 const FOUR: Family<4> = Family { keys: Batch::keys4, made: Batch::made4, matched: |list, keys| list.match4(keys) };
 const SIX: Family<16> = Family { keys: Batch::keys6, made: Batch::made6, matched: |list, keys| list.match6(keys) };
 
-/// Two lists, and what they are asked with.
+/// Three lists, and what they are asked with.
 struct Matching<'a> {
-    lists: [Option<&'a dyn Filter>; 2],
+    lists: [Option<&'a dyn Filter>; 3],
     fragments: &'a mut Fragments,
     /// In ns.
     now: u64,
 }
 
 impl Matching<'_> {
-    /// The packets that the first list matches, and those that the second matches of the others.
-    fn find<const N: usize>(&mut self, family: &Family<N>, batch: &mut Batch, mask: Mask) -> [Mask; 2] {
+    /// The packets that the first list matches, those that the second matches of the others, and the third of the rest.
+    fn find<const N: usize>(&mut self, family: &Family<N>, batch: &mut Batch, mask: Mask) -> [Mask; 3] {
         let mask = mask & batch.live();
         if mask.is_empty() {
-            return [Mask::EMPTY; 2];
+            return [Mask::EMPTY; 3];
         }
         let mut keys = (family.keys)(batch, mask);
         if keys.iter().fold(false, |any, key| any | key.fragment) {
@@ -125,8 +131,8 @@ impl Matching<'_> {
             keys = (family.made)(batch, mask.count());
         }
         let matched = |list: &dyn Filter| mask.numbered((family.matched)(list, keys));
-        let [denied, steered] = self.lists.map(|list| list.map_or(Mask::EMPTY, matched));
-        [denied, steered - denied]
+        let [denied, steered, exceptions] = self.lists.map(|list| list.map_or(Mask::EMPTY, matched));
+        [denied, steered - denied, exceptions - denied - steered]
     }
 
     /// Gives the keys of later fragments the ports of their datagrams, as far as these are known.

@@ -17,6 +17,7 @@ pub mod registry;
 mod catalog;
 pub mod context;
 pub mod counters;
+pub mod exceptions;
 pub mod fragments;
 mod lookup;
 pub mod policer;

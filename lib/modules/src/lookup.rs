@@ -21,6 +21,8 @@ pub(crate) struct Reasons {
     pub unreachable: Reason,
     pub prohibited: Reason,
     pub blackhole: Reason,
+    pub to_linux: Reason,
+    pub refused: Reason,
 }
 
 /// Gives those packets of `special` that have several next hops the one of their flow, and those that are for a neighbor on a
@@ -87,6 +89,8 @@ pub(crate) fn finish<A: Destination, const HEADER: usize, const AT: usize>(
             Action::Unreachable => ctx.punt(batch, only, reasons.unreachable),
             Action::Prohibit => ctx.punt(batch, only, reasons.prohibited),
             Action::Blackhole => ctx.drop(batch, only, reasons.blackhole),
+            Action::ToLinux => ctx.punt(batch, only, reasons.to_linux),
+            Action::Refused => ctx.punt(batch, only, reasons.refused),
             Action::NoRoute => ctx.punt(batch, only, reasons.no_route),
             // A packet whose neighbor was resolved a moment ago goes to the slow path like the others, which forwards it.
             Action::Unresolved { .. } | Action::Forward { .. } | Action::Group => {
@@ -107,6 +111,8 @@ macro_rules! lookup_reasons {
             punt UNREACHABLE = "unreachable", $unreachable, "an unreachable route matches";
             punt PROHIBITED = "prohibited", $unreachable, "a prohibit route matches";
             drop BLACKHOLE = "blackhole", "", "a blackhole route matches";
+            punt TO_LINUX = "to_linux", "", "Linux alone can forward by the route that matches";
+            punt REFUSED = "refused", $unreachable, "Linux alone could forward by the route that matches, and is not let";
         }
 
         const BY_ACTION: $crate::lookup::Reasons = $crate::lookup::Reasons {
@@ -116,6 +122,8 @@ macro_rules! lookup_reasons {
             unreachable: UNREACHABLE,
             prohibited: PROHIBITED,
             blackhole: BLACKHOLE,
+            to_linux: TO_LINUX,
+            refused: REFUSED,
         };
     };
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic stores.
 
+use crate::exceptions::Exceptions;
 use crate::policer::Policer;
 use crate::rules::Filter;
 use crate::taps::Taps;
@@ -26,6 +27,8 @@ pub struct Tables {
     pub(crate) filter: Option<Arc<dyn Filter>>,
     /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are punted.
     pub steer: Option<Arc<dyn Filter>>,
+    /// Packets that the slow path looks at because of Linux's routes or rules; `None` while there are none.
+    pub exceptions: Option<Arc<Exceptions>>,
     /// The check of sources, by interface; `None` while no interface asks for it.
     pub reverse_paths: Option<Arc<[ReversePath]>>,
     /// Routes of groups; `None` while there are none.
@@ -36,6 +39,8 @@ pub struct Tables {
     pub(crate) taps: Option<Arc<Taps>>,
     /// There are filters or taps: packets that leave are looked at.
     pub(crate) watched: bool,
+    /// There are filters, steers or exceptions: the module `filter` has something to do.
+    pub(crate) sorted: bool,
     ports: Vec<PortView>,
     /// The view of a port that does not exist: no frame is its own.
     pub(crate) nobody: PortView,
@@ -93,6 +98,7 @@ impl Tables {
         let reverse_paths: Arc<[_]> = interfaces.iter().map(|(_, interface)| interface.policy.urpf).collect();
         let asked_for = reverse_paths.iter().any(|mode| *mode != ReversePath::Off);
         let reverse_paths = asked_for.then_some(reverse_paths);
+        let exceptions = None;
         let (steer, multicast, policer, taps) = (None, None, None, None);
         Tables {
             v4,
@@ -102,11 +108,13 @@ impl Tables {
             interfaces,
             filter,
             steer,
+            exceptions,
             reverse_paths,
             multicast,
             policer,
             taps,
             watched: false,
+            sorted: false,
             ports,
             nobody,
         }
@@ -114,7 +122,9 @@ impl Tables {
     }
 
     fn complete(self) -> Tables {
-        Tables { watched: self.filter.is_some() || self.taps.is_some(), ..self }
+        let (watched, steered) = (self.filter.is_some() || self.taps.is_some(), self.steer.is_some());
+        let sorted = self.filter.is_some() || steered || self.exceptions.is_some();
+        Tables { watched, sorted, ..self }
     }
 
     /// These tables, with other filters.
@@ -124,7 +134,12 @@ impl Tables {
 
     /// These tables, with packets that `steer` matches going to the slow path.
     pub fn with_steer(self, steer: Option<Arc<dyn Filter>>) -> Tables {
-        Tables { steer, ..self }
+        Tables { steer, ..self }.complete()
+    }
+
+    /// These tables, with exceptions to the plain routes.
+    pub fn with_exceptions(self, exceptions: Option<Arc<Exceptions>>) -> Tables {
+        Tables { exceptions, ..self }.complete()
     }
 
     /// These tables, with routes of groups.

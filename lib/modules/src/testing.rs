@@ -13,6 +13,7 @@
 //! 5   p3         3     -     1500       port 3 has no transmit buffer
 //! ```
 
+use crate::exceptions::Exceptions;
 use crate::multicast::Multicast;
 use crate::policer::Policer;
 use crate::rules::Filter;
@@ -20,8 +21,8 @@ use crate::{Context, Counters, CustomReasons, Kind, MODULES, PuntSink, Punted, R
 use perigee_fib::synth::Random;
 use perigee_fib::{FibWriter, Interfaces, MulticastInput, MulticastOrigin, MulticastTable, Published};
 use perigee_net::{
-    Interface, InterfaceId, MacAddr, Member, MulticastLimits, MulticastOutput, MulticastRoute, Multipath, Policy,
-    Prefix, PuntLimits, Route, RouteSource, RouteTarget,
+    Exception, ExceptionCause, FiveTuple, Interface, InterfaceId, LinuxOnly, MacAddr, Member, MulticastLimits,
+    MulticastOutput, MulticastRoute, Multipath, Policy, Prefix, PuntLimits, Route, RouteSource, RouteTarget,
 };
 use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::wire::{arp, checksum, ethernet, ethernet::ethertype, ipv4, ipv6, protocol, udp, vlan};
@@ -49,6 +50,10 @@ pub const UNREACHABLE: u8 = 102;
 pub const PROHIBITED: u8 = 103;
 /// Destination that is the router itself.
 pub const LOCAL: u8 = 104;
+/// Destination with a route by which Linux alone can forward.
+pub const TO_LINUX: u8 = 106;
+/// The same, where Linux is not let.
+pub const REFUSED: u8 = 107;
 /// Destination that [`Rig::spread`] gives several neighbors.
 pub const SPREAD: u8 = 105;
 /// Destination without a route.
@@ -137,6 +142,8 @@ pub fn routes() -> FibWriter {
         add(UNREACHABLE, RouteTarget::Unreachable);
         add(PROHIBITED, RouteTarget::Prohibit);
         add(LOCAL, RouteTarget::Local);
+        add(TO_LINUX, RouteTarget::ToLinux(LinuxOnly::Encapsulation));
+        add(REFUSED, RouteTarget::Refused(LinuxOnly::Encapsulation));
         for id in 0..INTERFACES {
             fib.set_neighbor(InterfaceId(id.into()), gateway(id, is_v6), Some(neighbor(id)));
         }
@@ -306,7 +313,8 @@ impl Rig {
     /// Shows modules the tables of the routes, which changes of these may have replaced.
     pub fn publish(&mut self) {
         let steer = self.ctx.tables.steer.clone();
-        let changed = tables(&self.fib, self.ctx.tables.filter.clone()).with_steer(steer);
+        let exceptions = self.ctx.tables.exceptions.clone();
+        let changed = tables(&self.fib, self.ctx.tables.filter.clone()).with_steer(steer).with_exceptions(exceptions);
         self.ctx.tables = Published::new(changed).subscribe();
     }
 
@@ -336,7 +344,20 @@ impl Rig {
         let multicast = self.multicast.clone().map(|(routes, limits)| MulticastTable::new(routes, &interfaces, limits));
         let changed = Tables::new(tables.fib(), interfaces, tables.filter.clone(), &macs);
         let changed = changed.with_steer(tables.steer.clone()).with_multicast(multicast.map(Arc::new));
+        let changed = changed.with_exceptions(tables.exceptions.clone());
         self.ctx.tables = Published::new(changed).subscribe();
+    }
+
+    /// Makes packets to a destination exceptions to the plain routes.
+    pub fn except(&mut self, to: u8) {
+        let exception = |is_v6| Exception {
+            tuple: FiveTuple { dst: Some(prefix(to, is_v6)), ..FiveTuple::default() },
+            tos: None,
+            input: None,
+            cause: ExceptionCause::Route,
+        };
+        let exceptions = Exceptions::new(vec![exception(false), exception(true)]).map(Arc::new);
+        self.ctx.tables = Published::new(self.ctx.tables.clone().with_exceptions(exceptions)).subscribe();
     }
 
     /// Forwards packets to groups by these routes; interfaces have these limits, by id.

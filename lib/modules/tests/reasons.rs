@@ -19,6 +19,8 @@ const NOT_HERE: [&str; 4] = ["host.unclaimed", "host.script_error", "host.hand_o
 const DENIED: u8 = 0;
 /// Destination that is steered to the slow path.
 const STEERED: u8 = 3;
+/// Destination of which Linux treats some packets otherwise than others.
+const EXCEPTED: u8 = 201;
 
 /// A filter that denies all packets to a destination.
 fn deny(to: u8) -> Option<Arc<dyn Filter>> {
@@ -41,6 +43,7 @@ fn rig() -> Rig {
         interface.addresses = vec![own(OWN4.into(), 24), own(OWN6.into(), 64)];
     });
     multicast(&mut rig);
+    rig.except(EXCEPTED);
     rig
 }
 
@@ -118,6 +121,8 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("filter.ipv6_denied", udp6(DENIED, 8)),
         ("filter.ipv4_steered", udp4(STEERED, 8)),
         ("filter.ipv6_steered", udp6(STEERED, 8)),
+        ("filter.ipv4_exception", udp4(EXCEPTED, 8)),
+        ("filter.ipv6_exception", udp6(EXCEPTED, 8)),
         ("multicast.control", changed4(to4(1, 8), |frame| frame[23] = 2)),
         ("multicast.no_route", to4(99, 8)),
         ("multicast.wrong_interface", to4(2, 8)),
@@ -134,12 +139,16 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("ipv4_lookup.unreachable", udp4(UNREACHABLE, 8)),
         ("ipv4_lookup.prohibited", udp4(PROHIBITED, 8)),
         ("ipv4_lookup.blackhole", udp4(BLACKHOLE, 8)),
+        ("ipv4_lookup.to_linux", udp4(TO_LINUX, 8)),
+        ("ipv4_lookup.refused", udp4(REFUSED, 8)),
         ("ipv6_lookup.local", udp6(LOCAL, 8)),
         ("ipv6_lookup.no_route", udp6(NOWHERE, 8)),
         ("ipv6_lookup.unresolved", udp6(UNRESOLVED, 8)),
         ("ipv6_lookup.unreachable", udp6(UNREACHABLE, 8)),
         ("ipv6_lookup.prohibited", udp6(PROHIBITED, 8)),
         ("ipv6_lookup.blackhole", udp6(BLACKHOLE, 8)),
+        ("ipv6_lookup.to_linux", udp6(TO_LINUX, 8)),
+        ("ipv6_lookup.refused", udp6(REFUSED, 8)),
         ("mtu.ipv4_too_big", udp4(1, 1473)),
         ("mtu.ipv6_too_big", udp6(1, 1453)),
         ("ttl.expired", set4(22, &[1])),

@@ -7,6 +7,7 @@
 //! InterfaceAddress                            10.0.1.1/24          a host's address and its network's length
 //! Interface        (InterfaceId)              a port or a VLAN on a port
 //! Route            (RouteKey, RouteTarget)    its source, its preference, where it leads
+//! Exception        (Selector, Tos)            packets that Linux treats otherwise than by the plain route
 //! MulticastRoute   (MulticastLimits)       a group, its sources, where its packets leave
 //! FiveTuple        (PortRange)                what a filter matches
 //! Key              (Key4, Key6)               a packet's five-tuple, as a filter's matcher takes it
@@ -16,6 +17,7 @@
 //! A type belongs here if two crates that do not import one another need it, and if it means the same to both.
 #![forbid(unsafe_code)]
 
+mod exception;
 mod interface;
 mod mac;
 mod multicast;
@@ -27,13 +29,14 @@ mod route;
 mod text;
 mod tuple;
 
+pub use exception::{Exception, ExceptionCause, Selector, Tos};
 pub use interface::{Interface, InterfaceAddress, InterfaceId, Policy, ReversePath};
 pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
 pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forwarded_group};
 pub use namespace::{Namespace, NamespaceError};
 pub use policing::{PuntClass, PuntLimit, PuntLimits};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
-pub use route::{Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
+pub use route::{LinuxOnly, Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
 #[cfg(feature = "serde")]
 pub use text::network;
 pub use tuple::{FiveTuple, Key, Key4, Key6, Missing, PortRange, PortRangeError};

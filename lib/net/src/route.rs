@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::InterfaceId;
+use crate::{InterfaceId, Selector};
 
 /// The source of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,71 @@ pub enum RouteTarget {
     Unreachable,
     /// Nowhere, with ICMP administratively prohibited.
     Prohibit,
+    /// Used by none here: Linux has the route for a part of the packets to its prefix, which are given to it
+    /// (see [`Exception`](crate::Exception)).
+    Selective(Arc<Selector>),
+    /// To Linux, which alone can forward by the route.
+    ToLinux(LinuxOnly),
+    /// Nowhere, with ICMP host unreachable: Linux alone could forward by the route, and the configuration does not let it.
+    Refused(LinuxOnly),
+}
+
+/// Why Linux alone can forward by a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinuxOnly {
+    /// The route leads to another table (`throw`), or is of a type that this router does not know.
+    Type,
+    /// The route is for one type of service, or for one source prefix.
+    Selective,
+    /// The route adds a header: a tunnel's, MPLS, SRv6.
+    Encapsulation,
+    /// The route leads over an interface that is no port's.
+    OtherInterface,
+    /// The route names a next-hop object that is not known, or not one for packets.
+    NextHop,
+    /// A policy rule (`ip rule`) leads packets to a table that is not among those that are followed.
+    Rule,
+    /// The route has an attribute that this router does not know.
+    Attribute,
+}
+
+impl LinuxOnly {
+    /// All reasons.
+    pub const ALL: [Self; 7] = [
+        Self::Type,
+        Self::Selective,
+        Self::Encapsulation,
+        Self::OtherInterface,
+        Self::NextHop,
+        Self::Rule,
+        Self::Attribute,
+    ];
+
+    /// Its name in `perigee show linux` and `perigee show routes`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Type => "type",
+            Self::Selective => "selective",
+            Self::Encapsulation => "encapsulation",
+            Self::OtherInterface => "other_interface",
+            Self::NextHop => "next_hop",
+            Self::Rule => "rule",
+            Self::Attribute => "attribute",
+        }
+    }
+
+    /// What Linux's route has that this router cannot do, as the end of a sentence.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Type => "its type is throw or unknown",
+            Self::Selective => "it is for one type of service or source",
+            Self::Encapsulation => "it adds a header",
+            Self::OtherInterface => "it leads over an interface that is no port",
+            Self::NextHop => "its next-hop object is not known, or not for packets",
+            Self::Rule => "a policy rule leads to it",
+            Self::Attribute => "it has an attribute that is not known",
+        }
+    }
 }
 
 /// One of several gateways of a route, or one of several links.
@@ -151,6 +216,8 @@ pub struct Route {
     pub metric: u32,
     /// Where it leads.
     pub target: RouteTarget,
+    /// Bytes of its longest IP packet; 0 where that is the interface's.
+    pub mtu: u16,
 }
 
 /// The key that distinguishes the routes to one prefix; ordered by preference.
@@ -184,7 +251,7 @@ impl RouteKey {
 impl Route {
     /// A route with its source's preference and metric 0.
     pub const fn new(source: RouteSource, target: RouteTarget) -> Self {
-        Self { source, preference: source.preference(), metric: 0, target }
+        Self { source, preference: source.preference(), metric: 0, target, mtu: 0 }
     }
 
     /// This route with another metric.

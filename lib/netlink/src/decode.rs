@@ -6,10 +6,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{InterfaceAddress, MacAddr, Prefix};
+use perigee_net::{InterfaceAddress, MacAddr, PortRange, Prefix};
 
 use super::message::{
-    Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind, Vlan,
+    Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind, Rule,
+    RuleAction, Vlan,
 };
 use super::wire::{AF_INET, AF_INET6, Attributes, FAMILY_MULTICAST4, FAMILY_MULTICAST6};
 use super::wire::{Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
@@ -91,13 +92,15 @@ pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
         kind::DEL_NEIGHBOR => neighbor(raw.body)?.map(Message::NeighborGone),
         kind::NEW_NEXT_HOP => Some(Message::NextHop(next_hop(raw.body)?)),
         kind::DEL_NEXT_HOP => Some(Message::NextHopGone(next_hop(raw.body)?.id)),
+        kind::NEW_RULE => rule(raw.body)?.map(Message::Rule),
+        kind::DEL_RULE => rule(raw.body)?.map(Message::RuleGone),
         kind::NEW_ROUTE if is_multicast(raw.body) => multicast_route(raw.body)?.map(Message::MulticastRoute),
         kind::DEL_ROUTE if is_multicast(raw.body) => {
             multicast_route(raw.body)?.map(|route| Message::MulticastRouteGone(route.key))
         }
         kind::NEW_ROUTE => {
-            let appended = raw.flags & flag::APPEND != 0;
-            route(raw.body)?.map(|route| Message::Route(Route { appended, ..route }))
+            let (appended, replaces) = (raw.flags & flag::APPEND != 0, raw.flags & flag::REPLACE != 0);
+            route(raw.body)?.map(|route| Message::Route(Route { appended, replaces, ..route }))
         }
         kind::DEL_ROUTE => route(raw.body)?.map(Message::RouteGone),
         _ => None,
@@ -296,16 +299,112 @@ fn members(value: &[u8]) -> Result<Box<[(u32, u16)]>, Malformed> {
     Ok(members.iter().map(member).collect())
 }
 
+/// struct fib_rule_hdr, FRA_*.
+fn rule(body: &[u8]) -> Result<Option<Rule>, Malformed> {
+    const DESTINATION: u16 = 1;
+    const SOURCE: u16 = 2;
+    const INPUT: u16 = 3;
+    const GOTO: u16 = 4;
+    const PRIORITY: u16 = 6;
+    const MARK: u16 = 10;
+    const FLOW: u16 = 11;
+    const TUNNEL: u16 = 12;
+    const SUPPRESS_GROUP: u16 = 13;
+    const SUPPRESS_LENGTH: u16 = 14;
+    const TABLE: u16 = 15;
+    const MARK_MASK: u16 = 16;
+    const OUTPUT: u16 = 17;
+    const PAD: u16 = 18;
+    const VRF: u16 = 19;
+    const USERS: u16 = 20;
+    const MADE_BY: u16 = 21;
+    const PROTOCOL: u16 = 22;
+    const SOURCE_PORTS: u16 = 23;
+    const DESTINATION_PORTS: u16 = 24;
+    const DSCP: u16 = 25;
+    const INVERTED: u32 = 2;
+    let (head, attributes) = split(body, 12)?;
+    let (family, lengths) = (head[0], (head[1], head[2]));
+    if family != AF_INET && family != AF_INET6 {
+        return Ok(None);
+    }
+    let (mut table, mut target, mut mark) = (u32::from(head[4]), 0, 0);
+    let mut rule = Rule {
+        is_v6: family == AF_INET6,
+        priority: 0,
+        action: RuleAction::Nothing,
+        inverted: number(&head[8..])? & INVERTED != 0,
+        source: None,
+        destination: None,
+        tos: head[3],
+        protocol: None,
+        source_ports: None,
+        destination_ports: None,
+        input: None,
+        asks_for_more: false,
+        suppressed: None,
+        by_vrf: false,
+        unknown: None,
+    };
+    let prefix = |value: &[u8], length| Prefix::truncated(ip(family, value)?, length).map_err(|_| Malformed);
+    for attribute in attributes {
+        match attribute? {
+            (DESTINATION, value) => rule.destination = Some(prefix(value, lengths.0)?),
+            (SOURCE, value) => rule.source = Some(prefix(value, lengths.1)?),
+            (INPUT, value) => rule.input = Some(text(value)),
+            (GOTO, value) => target = number(value)?,
+            (PRIORITY, value) => rule.priority = number(value)?,
+            (MARK, value) => mark = number(value)?,
+            (TUNNEL, value) => rule.asks_for_more |= value.iter().any(|byte| *byte != 0),
+            (SUPPRESS_LENGTH, value) => rule.suppressed = Some(number(value)?).filter(|length| *length != u32::MAX),
+            (SUPPRESS_GROUP, value) if number(value)? != u32::MAX => rule.unknown = Some(SUPPRESS_GROUP),
+            (TABLE, value) => table = number(value)?,
+            (OUTPUT | USERS, _) => rule.asks_for_more = true,
+            (VRF, value) => rule.by_vrf = value.first().is_some_and(|byte| *byte != 0),
+            (PROTOCOL, value) => rule.protocol = value.first().copied(),
+            (SOURCE_PORTS, value) => rule.source_ports = Some(ports(value)?),
+            (DESTINATION_PORTS, value) => rule.destination_ports = Some(ports(value)?),
+            (DSCP, value) => rule.tos = value.first().map_or(0, |dscp| dscp << 2),
+            (SUPPRESS_GROUP | MARK_MASK | FLOW | PAD | MADE_BY, _) => {}
+            (other, _) => rule.unknown = rule.unknown.or(Some(other)),
+        }
+    }
+    rule.asks_for_more |= mark != 0;
+    rule.action = match head[7] {
+        1 => RuleAction::Table(table),
+        2 => RuleAction::Jump(target),
+        3 => RuleAction::Nothing,
+        6..=8 => RuleAction::Refuse,
+        other => RuleAction::Unknown(other),
+    };
+    Ok(Some(rule))
+}
+
+/// struct fib_rule_port_range.
+fn ports(value: &[u8]) -> Result<PortRange, Malformed> {
+    let (first, last) = (u16_at(value, 0).ok_or(Malformed)?, u16_at(value, 2).ok_or(Malformed)?);
+    PortRange::new(first, last).map_err(|_| Malformed)
+}
+
 /// struct rtmsg, RTA_*.
 fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
     const DESTINATION: u16 = 1;
+    const SOURCE: u16 = 2;
     const LINK: u16 = 4;
     const GATEWAY: u16 = 5;
     const PRIORITY: u16 = 6;
+    const PREFERRED_SOURCE: u16 = 7;
+    const METRICS: u16 = 8;
     const MULTIPATH: u16 = 9;
+    const REALM: u16 = 11;
+    const CACHE: u16 = 12;
     const TABLE: u16 = 15;
     const VIA: u16 = 18;
+    const PREFERENCE: u16 = 20;
+    const ENCAPSULATION_TYPE: u16 = 21;
     const ENCAPSULATION: u16 = 22;
+    const EXPIRES: u16 = 23;
+    const PAD: u16 = 24;
     const NEXT_HOP: u16 = 30;
     const CLONED: u32 = 0x200;
     let (head, attributes) = split(body, 12)?;
@@ -314,14 +413,11 @@ fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
         return Ok(None);
     }
     let kind = route_kind(head[7]);
-    // Routes by source address (IPv6) are not supported.
-    if source_length != 0 {
-        return Ok(None);
-    }
     let mut destination =
         if family == AF_INET { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
     let (mut table, mut metric, mut next_hop, mut encapsulated) = (u32::from(head[4]), 0, 0, false);
     let (mut hop, mut several) = (Hop { link: 0, gateway: None, weight: 1 }, Hops::None);
+    let (mut mtu, mut unknown, mut source) = (0, None, None);
     for attribute in attributes {
         match attribute? {
             (DESTINATION, value) => destination = ip(family, value)?,
@@ -333,7 +429,11 @@ fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
             (MULTIPATH, value) => (several, encapsulated) = multipath(family, value)?,
             (ENCAPSULATION, _) => encapsulated = true,
             (NEXT_HOP, value) => next_hop = number(value)?,
-            _ => {}
+            (METRICS, value) => mtu = mtu_of(value)?,
+            // What does not change where packets go: for packets of this machine itself, for traffic classes, for display.
+            (SOURCE, value) => source = Some(ip(family, value)?),
+            (PREFERRED_SOURCE | REALM | CACHE | PREFERENCE | ENCAPSULATION_TYPE | EXPIRES | PAD, _) => {}
+            (other, _) => unknown = unknown.or(Some(other)),
         }
     }
     let prefix = Prefix::truncated(destination, length).map_err(|_| Malformed)?;
@@ -343,14 +443,49 @@ fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
         several => several,
     };
     let protocol = head[5];
-    let appended = false;
-    Ok(Some(Route { prefix, table, protocol, kind, tos, metric, hops, next_hop, appended, encapsulated }))
+    let (appended, replaces) = (false, false);
+    let source = match (source, source_length) {
+        (_, 0) => None,
+        (Some(source), length) => Some(Prefix::truncated(source, length).map_err(|_| Malformed)?),
+        (None, _) => return Err(Malformed),
+    };
+    Ok(Some(Route {
+        prefix,
+        table,
+        protocol,
+        kind,
+        tos,
+        source,
+        metric,
+        hops,
+        next_hop,
+        appended,
+        replaces,
+        encapsulated,
+        mtu,
+        unknown,
+    }))
+}
+
+/// The MTU in RTA_METRICS, locked or not; 0 if it has none.
+fn mtu_of(metrics: &[u8]) -> Result<u32, Malformed> {
+    const MTU: u16 = 2;
+    let mut mtu = 0;
+    for attribute in Attributes(metrics) {
+        if let (MTU, value) = attribute? {
+            mtu = number(value)?;
+        }
+    }
+    Ok(mtu)
 }
 
 fn route_kind(kind: u8) -> RouteKind {
     match kind {
         1 => RouteKind::Unicast,
         2 => RouteKind::Local,
+        3 => RouteKind::Broadcast,
+        4 => RouteKind::Anycast,
+        5 => RouteKind::Multicast,
         6 => RouteKind::Blackhole,
         7 => RouteKind::Unreachable,
         8 => RouteKind::Prohibit,

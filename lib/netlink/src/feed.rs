@@ -34,15 +34,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The dumps, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop
-/// objects before the routes that name them. Routes come after links for a second reason: Linux reports that a link is
+/// objects before the routes that name them, and policy rules before the tables that they name. Routes come after links for a second reason: Linux reports that a link is
 /// down before it removes the routes over it. It does not report these removals, and a dump in between still shows the
 /// routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects take the lock that a change holds, so they
 /// wait for its end.
-const DUMPS: [(u16, u8, usize); 8] = [
+const DUMPS: [(u16, u8, usize); 10] = [
     (kind::GET_LINK, AF_UNSPEC, 16),
     (kind::GET_ADDRESS, AF_UNSPEC, 8),
     (kind::GET_NEXT_HOP, AF_UNSPEC, 8),
     (kind::GET_NEIGHBOR, AF_UNSPEC, 12),
+    (kind::GET_RULE, AF_INET, 12),
+    (kind::GET_RULE, AF_INET6, 12),
     (kind::GET_ROUTE, AF_INET, 12),
     (kind::GET_ROUTE, AF_INET6, 12),
     (kind::GET_ROUTE, FAMILY_MULTICAST4, 12),
@@ -52,7 +54,7 @@ const DUMPS: [(u16, u8, usize); 8] = [
 /// What a feed covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Links, addresses, next-hop objects, neighbors, routes and multicast routes.
+    /// Links, addresses, next-hop objects, neighbors, policy rules, routes and multicast routes.
     Everything,
     /// Links alone.
     Links,
@@ -261,9 +263,9 @@ impl Listener {
     }
 
     /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost meanwhile.
-    fn dump_one(&mut self, kind: u16, family: u8, sequence: u32) -> Result<(bool, bool), End> {
-        // A kernel may know neither next-hop objects nor multicast routes.
-        let optional = kind == super::wire::kind::GET_NEXT_HOP || family >= FAMILY_MULTICAST4;
+    fn dump_one(&mut self, asked: u16, family: u8, sequence: u32) -> Result<(bool, bool), End> {
+        // A kernel may know neither next-hop objects nor policy rules nor multicast routes.
+        let optional = matches!(asked, kind::GET_NEXT_HOP | kind::GET_RULE) || family >= FAMILY_MULTICAST4;
         let (mut whole, mut lost, mut batch) = (true, false, Vec::with_capacity(BATCH));
         let mut heard = Instant::now();
         loop {

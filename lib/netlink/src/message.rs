@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceAddress, MacAddr, Prefix};
+use perigee_net::{InterfaceAddress, MacAddr, PortRange, Prefix};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,10 @@ pub enum Message {
     Route(Route),
     /// A route is gone.
     RouteGone(Route),
+    /// A policy rule is new.
+    Rule(Rule),
+    /// A policy rule is gone.
+    RuleGone(Rule),
     /// A multicast route is new or has changed.
     MulticastRoute(MulticastRoute),
     /// The multicast route of this group and source is gone.
@@ -140,7 +144,13 @@ pub enum RouteKind {
     Unreachable,
     /// Answered with ICMP administratively prohibited.
     Prohibit,
-    /// Broadcast, multicast, anycast, throw or NAT, which are not handled by routes here.
+    /// They are for all stations on the link.
+    Broadcast,
+    /// They are for any of several machines, of which this is one.
+    Anycast,
+    /// They are for a group.
+    Multicast,
+    /// They are handled by another table (`throw`), or in a way that is not known.
     Other,
 }
 
@@ -189,6 +199,8 @@ pub struct Route {
     pub kind: RouteKind,
     /// The IPv4 type of service it is for; 0 for all.
     pub tos: u8,
+    /// The source prefix that it is for (IPv6, `from`); `None` for all.
+    pub source: Option<Prefix>,
     /// Linux's metric: the route with the lowest one is used.
     pub metric: u32,
     /// Its next hops.
@@ -197,8 +209,60 @@ pub struct Route {
     pub next_hop: u32,
     /// Whether it was added behind routes with the same prefix and metric (`ip route append`).
     pub appended: bool,
+    /// Whether it has replaced one with the same prefix and metric.
+    pub replaces: bool,
     /// Whether its packets would need a header that this router cannot add (MPLS, SRv6).
     pub encapsulated: bool,
+    /// Bytes of the longest IP packet that it takes; 0 if that is the interface's matter.
+    pub mtu: u32,
+    /// The first attribute that is not known, by its number.
+    pub unknown: Option<u16>,
+}
+
+/// A policy rule (`ip rule`): which packets are looked up in which table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Whether it is for IPv6.
+    pub is_v6: bool,
+    /// Rules are asked in the order of their priorities, the lowest first.
+    pub priority: u32,
+    /// What happens to the packets.
+    pub action: RuleAction,
+    /// The packets are those that do not match.
+    pub inverted: bool,
+    pub source: Option<Prefix>,
+    pub destination: Option<Prefix>,
+    /// Type of service or traffic class; 0 for all.
+    pub tos: u8,
+    /// Upper-layer protocol.
+    pub protocol: Option<u8>,
+    pub source_ports: Option<PortRange>,
+    pub destination_ports: Option<PortRange>,
+    /// The interface that packets come in on.
+    pub input: Option<String>,
+    /// A mark or a user, an output that sockets are bound to, a tunnel: packets from a port have none.
+    pub asks_for_more: bool,
+    /// Routes of prefixes up to this length do not count.
+    pub suppressed: Option<u32>,
+    /// The table is that of the VRF that the packet came in by.
+    pub by_vrf: bool,
+    /// An attribute that is not known, by its number.
+    pub unknown: Option<u16>,
+}
+
+/// What a policy rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAction {
+    /// The packets are looked up in this table.
+    Table(u32),
+    /// The packets are dropped, or answered by an error.
+    Refuse,
+    /// The rule with this priority is asked next.
+    Jump(u32),
+    /// The next rule is asked.
+    Nothing,
+    /// It is not known.
+    Unknown(u8),
 }
 
 /// What distinguishes a multicast route from others: its group, and its source if it is of one alone.

@@ -147,11 +147,15 @@ fn messages_say_what_they_say() {
         protocol: 12,
         kind: RouteKind::Unicast,
         tos: 0,
+        source: None,
         metric: 20,
         hops: Hops::One(hop(7, "10.0.0.2", 1)),
         next_hop: 0,
         appended: false,
+        replaces: false,
         encapsulated: false,
+        mtu: 0,
+        unknown: None,
     };
     assert_eq!(one(&all[5]), Message::Route(plain.clone()));
     let hops = Hops::Many([hop(7, "10.0.0.2", 1), hop(8, "10.0.1.2", 3)].into());

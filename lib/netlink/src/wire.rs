@@ -26,6 +26,9 @@ pub mod kind {
     pub const NEW_NEIGHBOR: u16 = 28;
     pub const DEL_NEIGHBOR: u16 = 29;
     pub const GET_NEIGHBOR: u16 = 30;
+    pub const NEW_RULE: u16 = 32;
+    pub const DEL_RULE: u16 = 33;
+    pub const GET_RULE: u16 = 34;
     pub const NEW_STATISTICS: u16 = 92;
     pub const GET_STATISTICS: u16 = 94;
     pub const NEW_NEXT_HOP: u16 = 104;
@@ -38,6 +41,7 @@ pub mod flag {
     pub const REQUEST: u16 = 0x001;
     pub const DUMP_INTERRUPTED: u16 = 0x010;
     pub const DUMP: u16 = 0x300;
+    pub const REPLACE: u16 = 0x100;
     pub const APPEND: u16 = 0x800;
 }
 

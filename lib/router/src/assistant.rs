@@ -22,7 +22,7 @@ use perigee_net::InterfaceId;
 use perigee_packet::{Packet, Pool, TransmitQueue};
 use perigee_slowpath::{
     Assistant, Config as SlowConfig, Counters, GroupPacket, InterfaceTable, Limits, MulticastDecision, Output,
-    RouteDecision, Routes, SlowPath, Time,
+    RouteDecision, Routes, SlowPath, Time, Treatment,
 };
 use perigee_worker::{Bell, Clock, PuntReader, Stop};
 use std::net::IpAddr;
@@ -358,8 +358,15 @@ impl Routes for ByTables<'_> {
             Action::Unreachable => RouteDecision::Unreachable,
             Action::Prohibit => RouteDecision::Prohibit,
             Action::Blackhole => RouteDecision::Blackhole,
+            Action::ToLinux => RouteDecision::ToLinux,
+            Action::Refused => RouteDecision::Refused,
             Action::NoRoute | Action::Group => RouteDecision::NoRoute,
         }
+    }
+
+    fn treatment(&self, _: InterfaceId, packet: &[u8]) -> Treatment {
+        let may_match = self.0.exceptions.as_ref().is_some_and(|exceptions| exceptions.may_match(packet));
+        if may_match { Treatment::AskOwner } else { Treatment::Plain }
     }
 
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {

@@ -311,6 +311,7 @@ impl Forwarding {
 fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], taps: Option<Arc<Taps>>) -> Tables {
     Tables::new(fib.clone(), routing.interfaces().clone(), filters.deny.clone(), macs)
         .with_steer(filters.steer.clone())
+        .with_exceptions(routing.exceptions())
         .with_multicast(routing.multicast().for_workers())
         .with_policer(filters.policer.clone())
         .with_taps(taps)

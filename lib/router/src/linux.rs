@@ -363,6 +363,7 @@ fn audit_report(report: AuditReport) -> answers::AuditReport {
         differences: report.differences.into_iter().map(difference).collect(),
         total: report.total,
         repaired: report.repaired,
+        rules: report.rules,
         seconds: report.duration as f64 / 1e9,
     }
 }

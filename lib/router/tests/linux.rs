@@ -125,11 +125,15 @@ fn plain(prefix: Prefix, metric: u32, hops: Vec<Hop>) -> Route {
         protocol: 12,
         kind: RouteKind::Unicast,
         tos: 0,
+        source: None,
         metric,
         hops: hops.into(),
         next_hop: 0,
         appended: false,
+        replaces: false,
         encapsulated: false,
+        mtu: 0,
+        unknown: None,
     }
 }
 

@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use perigee_api::answers::MulticastEntry;
 use perigee_api::queries::{Reload, ShowDrops, ShowMulticast, ShowPorts};
-use perigee_net::MacAddr;
-use perigee_netlink::message::{Address, Link, Message, MulticastRoute};
+use perigee_net::{InterfaceAddress, MacAddr, Prefix};
+use perigee_netlink::message::{Address, Hop, Hops, Link, Message, MulticastRoute, Route, RouteKind};
 use perigee_netlink::{Source, SourceCounters, Update};
 use perigee_packet::wire::{ethernet, ipv6, protocol};
 use perigee_packet::{Ipv4, Ipv6};
@@ -276,20 +276,43 @@ impl Source for Kernel {
 
     fn dump(&mut self) {
         let mut state = self.0.lock().unwrap();
-        let mut all = Vec::new();
+        let (mut all, mut connected) = (Vec::new(), Vec::new());
         for (port, name) in [(0u8, "a"), (1, "b"), (2, "c")] {
             let (index, name) = (10 + u32::from(port), name.to_owned());
             all.push(Message::Link(Link { index, name, up: true, carrier: true, mtu: 1500, mac: None, vlan: None }));
             for address in [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)] {
-                all.push(Message::Address(Address { link: index, with_prefix: address.parse().unwrap() }));
+                let with_prefix: InterfaceAddress = address.parse().unwrap();
+                all.push(Message::Address(Address { link: index, with_prefix }));
+                connected.push(Message::Route(connected_route(index, with_prefix.network())));
             }
         }
+        all.append(&mut connected);
         all.extend(state.1.iter().cloned().map(Message::MulticastRoute));
         state.0.extend([Update::DumpBegins, Update::Dumped(all), Update::DumpEnds { complete: true }]);
     }
 
     fn counters(&self) -> SourceCounters {
         SourceCounters::default()
+    }
+}
+
+/// The route that Linux makes of an address.
+fn connected_route(link: u32, prefix: Prefix) -> Route {
+    Route {
+        prefix,
+        table: 254,
+        protocol: 2,
+        kind: RouteKind::Unicast,
+        tos: 0,
+        source: None,
+        metric: 0,
+        hops: Hops::One(Hop { link, gateway: None, weight: 1 }),
+        next_hop: 0,
+        appended: false,
+        replaces: false,
+        encapsulated: false,
+        mtu: 0,
+        unknown: None,
     }
 }
 

@@ -223,6 +223,8 @@ counters! {
         prohibited "RFC 1812 5.2.7.1, RFC 4443 3.1";
         /// A blackhole route.
         blackhole "RFC 1812 5.2.7";
+        /// A route of Linux that the router cannot forward by, where `unknown_routes` is "unreachable".
+        route_refused "RFC 1812 5.2.7.1, RFC 4443 3.1";
         /// Larger than the next link takes, and not to be fragmented.
         too_big "RFC 1191 4, RFC 8201, RFC 8200 5";
         /// The next link's MTU is too small even for one fragment, or for IPv6.

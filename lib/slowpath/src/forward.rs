@@ -9,13 +9,13 @@ use perigee_packet::wire::icmp4::{self, unreachable};
 use perigee_packet::wire::{flow, ipv4, protocol};
 use perigee_packet::{Ipv4, Malformed};
 
-use crate::RouteDecision;
 use crate::fragment::fragment;
 use crate::frame::Received;
 use crate::icmp::Problem;
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::{Answer, Key, NextHop, Origin, Pending};
 use crate::options::{self, SourceRoute};
+use crate::{RouteDecision, Treatment};
 
 /// Where the header has the packet's total length.
 const TOTAL_LENGTH: u8 = 2;
@@ -117,7 +117,7 @@ impl SlowPath {
             Ok(None) => {
                 self.group4(turn, received, packet, true);
                 let next_hop = (target, IpAddr::V4(destination));
-                if let Some(mtu) = self.mtu_for4(turn, received, packet, target) {
+                if let Some(mtu) = self.mtu_for4(turn, received, packet, (target, u16::MAX)) {
                     self.transmit4(turn, received, packet, (next_hop, MacAddr::BROADCAST, mtu), None);
                 }
             }
@@ -169,29 +169,44 @@ impl SlowPath {
             self.counters.drops.link_local += 1;
             return;
         }
+        let treatment = turn.routes.treatment(received.interface, received.payload());
+        let (decision, limit) = match treatment {
+            Treatment::Plain => (decision, u16::MAX),
+            Treatment::Mtu(mtu) => (decision, mtu),
+            Treatment::ToLinux => (RouteDecision::ToLinux, u16::MAX),
+            Treatment::Refused => (RouteDecision::Refused, u16::MAX),
+            Treatment::AskOwner => {
+                self.leave_to_owner();
+                return;
+            }
+        };
+        if decision == RouteDecision::ToLinux && route.is_none() {
+            return self.deliver(received); // As it came: the TTL, fragments and errors are Linux's.
+        }
         if packet.ttl() <= 1 {
             self.counters.drops.ttl_expired += 1;
             return self.error4(turn, received, packet, Problem::TimeExceeded);
         }
         let (counter, code) = match decision {
             RouteDecision::Connected(interface) => {
-                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)).into(), route);
+                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)).into(), (route, limit));
             }
             RouteDecision::Gateway(interface, gateway) if !route.is_some_and(|route| route.strict) => {
-                return self.send4(turn, received, packet, (interface, gateway).into(), route);
+                return self.send4(turn, received, packet, (interface, gateway).into(), (route, limit));
             }
             RouteDecision::Station(interface, mac) => {
                 let next_hop = NextHop { key: (interface, IpAddr::V4(destination)), mac: Some(mac) };
-                return self.send4(turn, received, packet, next_hop, route);
+                return self.send4(turn, received, packet, next_hop, (route, limit));
             }
             RouteDecision::Unresolved(interface) => {
-                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)).into(), route);
+                return self.send4(turn, received, packet, (interface, IpAddr::V4(destination)).into(), (route, limit));
             }
-            RouteDecision::Gateway(..) | RouteDecision::Local => {
+            RouteDecision::Gateway(..) | RouteDecision::Local | RouteDecision::ToLinux => {
                 (&mut self.counters.drops.source_route_failed, unreachable::SOURCE_ROUTE_FAILED)
             }
             RouteDecision::NoRoute => (&mut self.counters.drops.no_route, unreachable::NET),
             RouteDecision::Unreachable => (&mut self.counters.drops.unreachable, unreachable::HOST),
+            RouteDecision::Refused => (&mut self.counters.drops.route_refused, unreachable::HOST),
             RouteDecision::Prohibit => (&mut self.counters.drops.prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
             RouteDecision::Blackhole => {
                 self.counters.drops.blackhole += 1;
@@ -209,7 +224,7 @@ impl SlowPath {
         received: &Received,
         packet: &Ipv4<&[u8]>,
         next_hop: NextHop,
-        route: Option<SourceRoute>,
+        (route, limit): (Option<SourceRoute>, u16),
     ) {
         let NextHop { key: next_hop, mac: station } = next_hop;
         // Whether it may be sent there or a redirect is due depends on the next hop's address.
@@ -217,7 +232,7 @@ impl SlowPath {
             self.leave_to_owner();
             return;
         }
-        let Some(mtu) = self.mtu_for4(turn, received, packet, next_hop.0) else { return };
+        let Some(mtu) = self.mtu_for4(turn, received, packet, (next_hop.0, limit)) else { return };
         let origin = Origin { ingress: Some(received.interface), source: IpAddr::V4(packet.source()) };
         match self.look_up(turn.now, NextHop { key: next_hop, mac: station }, origin) {
             Answer::AskOwner => {}
@@ -238,19 +253,21 @@ impl SlowPath {
         }
     }
 
-    /// The MTU of the interface that the packet leaves by; `None`: it ended here, as that is down or the packet too big.
+    /// The MTU of the interface that the packet leaves by, or the route's `limit` if that is smaller; `None`: it ended here, as the
+    /// interface is down or the packet too big.
     fn mtu_for4(
         &mut self,
         turn: Turn,
         received: &Received,
         packet: &Ipv4<&[u8]>,
-        leaves_by: InterfaceId,
+        (leaves_by, limit): (InterfaceId, u16),
     ) -> Option<u16> {
         let Some(mtu) = self.interfaces.get(leaves_by).filter(|own| own.config.up).map(|own| own.config.mtu) else {
             self.counters.drops.interface_down += 1;
             self.error4(turn, received, packet, Problem::Unreachable(unreachable::HOST));
             return None;
         };
+        let mtu = mtu.min(limit);
         if packet.total_len() > usize::from(mtu) && packet.dont_fragment() {
             self.counters.drops.too_big += 1;
             self.error4(turn, received, packet, Problem::FragmentationNeeded { mtu });

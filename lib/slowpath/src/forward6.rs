@@ -10,11 +10,11 @@ use perigee_packet::wire::extension::{Ipv6Option, UnknownAction, unknown_action}
 use perigee_packet::wire::icmp6::unreachable;
 use perigee_packet::wire::{flow, ipv6, protocol};
 
-use crate::RouteDecision;
 use crate::frame::Received;
 use crate::icmp6::Problem;
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::{Answer, NextHop, Origin, Pending};
+use crate::{RouteDecision, Treatment};
 
 /// Type of the jumbo payload option, which this router does not know as it forwards no jumbograms (RFC 2675).
 const JUMBO: u8 = 0xc2;
@@ -133,25 +133,40 @@ impl SlowPath {
             self.counters.drops.link_local += 1;
             return self.error6(turn, received, packet, Problem::unreachable(unreachable::BEYOND_SCOPE));
         }
+        let treatment = turn.routes.treatment(received.interface, received.payload());
+        let (decision, limit) = match treatment {
+            Treatment::Plain => (decision, u16::MAX),
+            Treatment::Mtu(mtu) => (decision, mtu),
+            Treatment::ToLinux => (RouteDecision::ToLinux, u16::MAX),
+            Treatment::Refused => (RouteDecision::Refused, u16::MAX),
+            Treatment::AskOwner => {
+                self.leave_to_owner();
+                return;
+            }
+        };
+        if decision == RouteDecision::ToLinux {
+            return self.deliver(received); // As it came: the hop limit and errors are Linux's.
+        }
         if packet.hop_limit() <= 1 {
             self.counters.drops.ttl_expired += 1;
             return self.error6(turn, received, packet, Problem::hop_limit());
         }
         let (counter, code) = match decision {
             RouteDecision::Connected(interface) | RouteDecision::Unresolved(interface) => {
-                return self.send6(turn, received, packet, (interface, IpAddr::V6(destination)).into());
+                return self.send6(turn, received, packet, (interface, IpAddr::V6(destination)).into(), limit);
             }
             RouteDecision::Gateway(interface, gateway) => {
-                return self.send6(turn, received, packet, (interface, gateway).into());
+                return self.send6(turn, received, packet, (interface, gateway).into(), limit);
             }
             RouteDecision::Station(interface, mac) => {
                 let next_hop = NextHop { key: (interface, IpAddr::V6(destination)), mac: Some(mac) };
-                return self.send6(turn, received, packet, next_hop);
+                return self.send6(turn, received, packet, next_hop, limit);
             }
             RouteDecision::NoRoute => (&mut self.counters.drops.no_route, unreachable::NO_ROUTE),
             RouteDecision::Unreachable => (&mut self.counters.drops.unreachable, unreachable::ADDRESS),
+            RouteDecision::Refused => (&mut self.counters.drops.route_refused, unreachable::ADDRESS),
             RouteDecision::Prohibit => (&mut self.counters.drops.prohibited, unreachable::ADMINISTRATIVELY_PROHIBITED),
-            RouteDecision::Blackhole | RouteDecision::Local => {
+            RouteDecision::Blackhole | RouteDecision::Local | RouteDecision::ToLinux => {
                 self.counters.drops.blackhole += 1;
                 return;
             }
@@ -160,8 +175,8 @@ impl SlowPath {
         self.error6(turn, received, packet, Problem::unreachable(code));
     }
 
-    /// The last steps: size, next hop's MAC.
-    fn send6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, next_hop: NextHop) {
+    /// The last steps: size, where the route may have a `limit`, and the next hop's MAC.
+    fn send6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>, next_hop: NextHop, limit: u16) {
         let NextHop { key: next_hop, mac: station } = next_hop;
         // Whether a redirect is due depends on the next hop's address.
         if self.assistant && (station.is_none() || next_hop.0 == received.interface) {
@@ -172,6 +187,8 @@ impl SlowPath {
             self.counters.drops.interface_down += 1;
             return self.error6(turn, received, packet, Problem::unreachable(unreachable::ADDRESS));
         };
+        // No link of IPv6 takes less (RFC 8200 5).
+        let mtu = mtu.min(limit.max(ipv6::MIN_MTU as u16));
         let len = ipv6::HEADER_LEN + packet.payload_len();
         if len > usize::from(mtu) {
             self.counters.drops.too_big += 1;

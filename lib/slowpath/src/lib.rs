@@ -48,4 +48,4 @@ pub use machine::SlowPath;
 pub use neighbor::{NeighborInfo, NeighborState, NeighborUsage};
 pub use rate::Limits;
 pub use reassembly::Reassembling;
-pub use types::{Config, Event, GroupPacket, Input, MulticastDecision, Output, RouteDecision, Routes, Time};
+pub use types::{Config, Event, GroupPacket, Input, MulticastDecision, Output, RouteDecision, Routes, Time, Treatment};

@@ -42,6 +42,25 @@ pub enum RouteDecision {
     Prohibit,
     /// Configured: not answered.
     Blackhole,
+    /// To Linux, which alone can forward by the route.
+    ToLinux,
+    /// Linux alone could forward by the route, and is not let: answered by "host unreachable".
+    Refused,
+}
+
+/// What Linux asks for besides the plain route to a packet's destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// Nothing.
+    Plain,
+    /// To Linux, which decides about the packet.
+    ToLinux,
+    /// Linux would decide about it, and is not let: answered by "host unreachable".
+    Refused,
+    /// The route has this MTU, bytes.
+    Mtu(u16),
+    /// An assistant cannot tell: the owner of the tables can.
+    AskOwner,
 }
 
 /// A packet to a group that reaches beyond its link, as far as its route depends on it.
@@ -75,6 +94,12 @@ pub trait Routes {
     /// The best route. Never asked for groups, broadcasts or link-local IPv6 addresses. Of several equal paths,
     /// `flow` picks one: it is the hash by which the fast path does so, too.
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision;
+
+    /// What Linux asks for besides the plain route. `packet` begins with the IP header, and came in on `input`.
+    fn treatment(&self, input: InterfaceId, packet: &[u8]) -> Treatment {
+        let _ = (input, packet);
+        Treatment::Plain
+    }
 
     /// Whether a route leads back to a source: by this interface, if one is given, which one of several equal paths does.
     /// A default route is one; routes that are not forwarded by are none (RFC 3704 2). Never asked for groups, unspecified and

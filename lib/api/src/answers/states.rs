@@ -96,6 +96,10 @@ states! {
         Unreachable = "unreachable",
         /// They are dropped, and the sender gets ICMP administratively prohibited.
         Prohibit = "prohibit",
+        /// They are given to Linux, which alone can forward by the route.
+        ToLinux = "to-linux",
+        /// They are dropped, and the sender gets ICMP host unreachable: Linux alone could forward by the route.
+        Refused = "refused",
     }
 
     /// What a next hop leads to.

@@ -532,7 +532,7 @@ mod tests {
     fn impossible_sizes_are_refused() {
         for capacity in [0, NextHopId::MAX, u32::MAX] {
             let error = NextHopWriter::new(capacity).err().expect("refused").to_string();
-            assert_eq!(error, format!("a table of {capacity} next hops cannot be made; expected 1 to 16777211"));
+            assert_eq!(error, format!("a table of {capacity} next hops cannot be made; expected 1 to 16777209"));
         }
     }
 }

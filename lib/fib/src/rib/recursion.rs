@@ -353,6 +353,10 @@ where
             RouteTarget::Blackhole => at_once(Spec::Fixed(NextHopId::BLACKHOLE)),
             RouteTarget::Unreachable => at_once(Spec::Fixed(NextHopId::UNREACHABLE)),
             RouteTarget::Prohibit => at_once(Spec::Fixed(NextHopId::PROHIBIT)),
+            // Not for packets that have to be looked up.
+            RouteTarget::Selective(_) => None,
+            RouteTarget::ToLinux(_) => at_once(Spec::Fixed(NextHopId::TO_LINUX)),
+            RouteTarget::Refused(_) => at_once(Spec::Fixed(NextHopId::REFUSED)),
         }
     }
 

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use perigee_fib::synth::Random;
 use perigee_fib::{Action, Fib, FibWriter, Grace, Leaf, Lookup, LookupError, LookupWriter, NextHopId, Via, structures};
 use perigee_net::{
-    InterfaceId, MacAddr, Member, Multipath, Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget,
+    InterfaceId, LinuxOnly, MacAddr, Member, Multipath, Prefix, PrefixOf, Route, RouteKey, RouteSource, RouteTarget,
+    Selector,
 };
 use proptest::prelude::*;
 
@@ -90,10 +91,12 @@ impl Change {
             To::Fixed(0) => RouteTarget::Local,
             To::Fixed(1) => RouteTarget::Blackhole,
             To::Fixed(2) => RouteTarget::Unreachable,
-            To::Fixed(_) => RouteTarget::Prohibit,
+            To::Fixed(3) => RouteTarget::Prohibit,
+            To::Fixed(4) => RouteTarget::ToLinux(LinuxOnly::Encapsulation),
+            To::Fixed(_) => RouteTarget::Selective(Arc::new(Selector { source: None, tos: 4, metric: 0 })),
         };
         let RouteKey { preference, metric, source } = self.key();
-        Route { source, preference, metric, target }
+        Route { source, preference, metric, target, mtu: 0 }
     }
 }
 
@@ -251,6 +254,7 @@ impl Pair {
                 model::Leaf::Fixed(NextHopId::LOCAL) => Action::Local,
                 model::Leaf::Fixed(NextHopId::BLACKHOLE) => Action::Blackhole,
                 model::Leaf::Fixed(NextHopId::UNREACHABLE) => Action::Unreachable,
+                model::Leaf::Fixed(NextHopId::TO_LINUX) => Action::ToLinux,
                 model::Leaf::Fixed(_) => Action::Prohibit,
                 model::Leaf::Link(interface) if self.model.on_link.contains(&(interface, address)) => {
                     Action::Forward { interface, mac: mac_of(interface, address) }
@@ -313,7 +317,7 @@ fn to() -> impl Strategy<Value = To> {
         1 => (0u8..16, 1u8..=3).prop_map(|(last, interface)| To::Gateway(last, interface)),
         4 => (0u8..16).prop_map(|last| To::Gateway(last, 0)),
         3 => (member(), member(), member(), any::<bool>()).prop_map(|(a, b, c, three)| To::Several([a, b, c], three)),
-        1 => (0u8..4).prop_map(To::Fixed),
+        1 => (0u8..6).prop_map(To::Fixed),
     ]
 }
 

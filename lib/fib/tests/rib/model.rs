@@ -131,6 +131,9 @@ impl Model {
             RouteTarget::Blackhole => fixed(NextHopId::BLACKHOLE),
             RouteTarget::Unreachable => fixed(NextHopId::UNREACHABLE),
             RouteTarget::Prohibit => fixed(NextHopId::PROHIBIT),
+            RouteTarget::Selective(_) => None,
+            RouteTarget::ToLinux(_) => fixed(NextHopId::TO_LINUX),
+            RouteTarget::Refused(_) => fixed(NextHopId::REFUSED),
         }
     }
 }

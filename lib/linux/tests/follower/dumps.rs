@@ -4,7 +4,7 @@
 use crate::world::*;
 use perigee_config::Linux;
 use perigee_linux::{FeedId, Input, Report, State};
-use perigee_net::Prefix;
+use perigee_net::{LinuxOnly, Prefix, RouteTarget};
 use perigee_netlink::message::{Message, NextHopTo};
 
 #[test]
@@ -199,7 +199,8 @@ fn a_resync_forgets_next_hop_objects_that_are_gone() {
     world.kernel.say(Message::Route(by_object("10.1.0.0/16", 1)));
     world.kernel.say(Message::Route(by_object("10.2.0.0/16", 2)));
     world.settle();
-    assert_eq!((world.target("10.1.0.0/16"), world.target("10.2.0.0/16")), (None, Some(gateway(0, "10.0.1.8"))));
+    let unknown = Some(RouteTarget::ToLinux(LinuxOnly::NextHop));
+    assert_eq!((world.target("10.1.0.0/16"), world.target("10.2.0.0/16")), (unknown, Some(gateway(0, "10.0.1.8"))));
 }
 
 #[test]

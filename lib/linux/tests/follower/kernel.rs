@@ -4,11 +4,14 @@
 use crate::world::*;
 use perigee_fib::MulticastOrigin;
 use perigee_linux::Effect;
-use perigee_net::{Interface, InterfaceId, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget};
+use perigee_net::{
+    Interface, InterfaceId, LinuxOnly, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget, Selector,
+};
 use perigee_netlink::message::{Hop, Hops, Message, MulticastKey, NextHopTo, Route, RouteKind};
 use rand::{Rng, RngExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 fn hop(random: &mut impl Rng, v6: bool, host: u32) -> Hop {
     let port = random.random_range(0..2u32);
@@ -27,6 +30,7 @@ fn random_route(random: &mut impl Rng) -> Route {
         0 => route.kind = RouteKind::Blackhole,
         1 => route.kind = RouteKind::Unreachable,
         2 | 5 => route.next_hop = random_object(random, v6),
+        6 => make_strange(&mut route, random),
         3 | 4 => {
             let hosts = 2..random.random_range(4..7);
             route.hops = hosts.map(|host| hop(random, v6, host)).collect::<Vec<_>>().into();
@@ -37,6 +41,22 @@ fn random_route(random: &mut impl Rng) -> Route {
         }
     }
     route
+}
+
+/// Makes a route one that Linux alone can forward by, or that is for a part of the packets.
+fn make_strange(route: &mut Route, random: &mut impl Rng) {
+    let v6 = route.prefix.addr().is_ipv6();
+    route.hops = Hops::One(hop(random, v6, 2));
+    match random.random_range(0..6) {
+        0 => route.kind = RouteKind::Other,
+        1 => route.encapsulated = true,
+        2 => route.hops = vec![hop(random, v6, 2), Hop { link: 99, ..hop(random, v6, 3) }].into(),
+        3 => route.hops = Hops::One(Hop { link: 99, gateway: None, weight: 1 }),
+        4 => route.unknown = Some(99),
+        // The metric tells its part, so that each has its place in the table.
+        _ if v6 => (route.source, route.metric) = (Some(prefix("2001:db8:a::/48")), 100),
+        _ => (route.tos, route.metric) = (0x10, 101),
+    }
 }
 
 /// The id of an object of a family: 1 to 3 are next hops of IPv4, 4 and 5 groups of these; from 11 on those of IPv6.
@@ -121,8 +141,8 @@ pub fn step(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
             if !known || over_down {
                 return Vec::new();
             }
-            kernel.routes.insert((route.prefix, route.metric), route.clone());
-            vec![Message::Route(kernel.shown(&route))]
+            let replaces = kernel.routes.insert((route.prefix, route.metric), route.clone()).is_some();
+            vec![Message::Route(Route { replaces, ..kernel.shown(&route) })]
         }
     }
 }
@@ -225,6 +245,13 @@ pub fn expected(kernel: &Kernel) -> BTreeMap<(Prefix, u32), RouteTarget> {
     let interface = |hop: &Hop| Some(InterfaceId((hop.link - A) as u16));
     let member = |hop: &Hop| Member { address: hop.gateway, interface: interface(hop), weight: hop.weight };
     let target = |route: &Route| match (route.kind, &ways(kernel, route)[..]) {
+        _ if route.tos != 0 || route.source.is_some() => {
+            RouteTarget::Selective(Arc::new(Selector { source: route.source, tos: route.tos, metric: route.metric }))
+        }
+        _ if route.unknown.is_some() => RouteTarget::ToLinux(LinuxOnly::Attribute),
+        (RouteKind::Other, _) => RouteTarget::ToLinux(LinuxOnly::Type),
+        _ if route.encapsulated => RouteTarget::ToLinux(LinuxOnly::Encapsulation),
+        (_, hops) if hops.iter().any(|hop| hop.link == 99) => RouteTarget::ToLinux(LinuxOnly::OtherInterface),
         (RouteKind::Blackhole, _) => RouteTarget::Blackhole,
         (RouteKind::Unreachable, _) => RouteTarget::Unreachable,
         (_, [hop]) => RouteTarget::Gateway { address: hop.gateway.unwrap(), interface: interface(hop) },

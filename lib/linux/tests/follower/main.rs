@@ -20,6 +20,7 @@ mod dumps;
 mod fuzz;
 mod kernel;
 mod links;
+mod linux_only;
 mod multicast;
 mod neighbors;
 mod next_hops;

@@ -9,12 +9,12 @@ use perigee_linux::{
     Table,
 };
 use perigee_net::{
-    Interface, InterfaceId, MacAddr, MulticastRoute, Policy, Prefix, Route as FibRoute, RouteKey, RouteSource,
-    RouteTarget,
+    Exception, Interface, InterfaceId, MacAddr, MulticastRoute, Policy, Prefix, Route as FibRoute, RouteKey,
+    RouteSource, RouteTarget,
 };
 use perigee_netlink::message::{
     Address, Hop, Hops, Link, Message, MulticastKey, MulticastRoute as LinuxMulticast, Neighbor, NextHop, NextHopTo,
-    Route, RouteKind,
+    Route, RouteKind, Rule,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -57,11 +57,15 @@ pub fn route(text: &str, metric: u32, hops: &[Hop]) -> Route {
         protocol: 12,
         kind: RouteKind::Unicast,
         tos: 0,
+        source: None,
         metric,
         hops: hops.to_vec().into(),
         next_hop: 0,
         appended: false,
+        replaces: false,
         encapsulated: false,
+        mtu: 0,
+        unknown: None,
     }
 }
 
@@ -90,6 +94,7 @@ pub struct Kernel {
     pub compatible: bool,
     pub routes: BTreeMap<(Prefix, u32), Route>,
     pub multicast: BTreeMap<MulticastKey, LinuxMulticast>,
+    pub rules: Vec<Rule>,
     /// Routes with the prefix and metric of another, in order.
     pub beside: Vec<Route>,
     pub reports: VecDeque<Report>,
@@ -109,6 +114,7 @@ impl Kernel {
             compatible: false,
             routes: BTreeMap::new(),
             multicast: BTreeMap::new(),
+            rules: Vec::new(),
             beside: Vec::new(),
             reports: VecDeque::new(),
             dumps: 0,
@@ -122,6 +128,7 @@ impl Kernel {
         all.extend(self.addresses.iter().copied().map(Message::Address));
         all.extend(self.next_hops.iter().map(object));
         all.extend(self.neighbors.iter().copied().map(Message::Neighbor));
+        all.extend(self.rules.iter().cloned().map(Message::Rule));
         for route in self.routes.values() {
             all.push(Message::Route(self.shown(route)));
             let beside = |other: &&Route| (other.prefix, other.metric) == (route.prefix, route.metric);
@@ -213,9 +220,9 @@ impl Kernel {
     }
 
     pub fn add(&mut self, route: Route) {
-        self.routes.insert((route.prefix, route.metric), route.clone());
+        let replaces = self.routes.insert((route.prefix, route.metric), route.clone()).is_some();
         let shown = self.shown(&route);
-        self.say(Message::Route(shown));
+        self.say(Message::Route(Route { replaces, ..shown }));
     }
 
     pub fn delete(&mut self, route: &Route) {
@@ -302,6 +309,10 @@ pub struct Router {
     /// The multicast routes, and how often they were set.
     pub multicast: Vec<(MulticastRoute, MulticastOrigin)>,
     pub multicast_sets: usize,
+    /// Packets that need a closer look, and whether those that are Linux's are refused.
+    pub exceptions: (Vec<Exception>, bool),
+    /// Interfaces whose connected networks Linux says.
+    pub linux_connects: BTreeSet<InterfaceId>,
 }
 
 impl Table for Router {
@@ -327,6 +338,12 @@ impl Table for Router {
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
         assert_eq!(key.source, RouteSource::Linux, "the follower removes routes of Linux alone");
         self.fib.remove(prefix, key).map(drop)
+    }
+    fn set_exceptions(&mut self, list: Vec<Exception>, refused: bool) {
+        self.exceptions = (list, refused);
+    }
+    fn set_linux_connects(&mut self, interfaces: BTreeSet<InterfaceId>) {
+        self.linux_connects = interfaces;
     }
     fn set_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>) {
         self.multicast = routes;
@@ -476,6 +493,8 @@ impl World {
             full: BTreeSet::new(),
             multicast: Vec::new(),
             multicast_sets: 0,
+            exceptions: Default::default(),
+            linux_connects: BTreeSet::new(),
         };
         let mut world = World {
             now: SECOND,
@@ -595,7 +614,11 @@ impl World {
     pub fn routes(&self) -> BTreeMap<(Prefix, u32), (u8, RouteTarget)> {
         let of_family = |is_v6| self.router.rib().routes_of_source(RouteSource::Linux, is_v6, None);
         let of_linux = of_family(false).chain(of_family(true));
-        of_linux.map(|(p, route)| ((p, route.metric), (route.preference, route.target.clone()))).collect()
+        let metric = |route: &FibRoute| match &route.target {
+            RouteTarget::Selective(selector) => selector.metric,
+            _ => route.metric,
+        };
+        of_linux.map(|(p, route)| ((p, metric(route)), (route.preference, route.target.clone()))).collect()
     }
 
     /// The target of the RIB's route of Linux with metric 0.

@@ -5,8 +5,11 @@
 use super::Forwarding;
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_linux::{Audited, KnownNeighbor, Table};
-use perigee_net::{Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Route, RouteKey, RouteSource};
+use perigee_modules::exceptions::Exceptions;
+use perigee_net::{Exception, Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Route, RouteKey, RouteSource};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 impl Table for Forwarding {
     fn interfaces(&self) -> &Interfaces {
@@ -17,6 +20,12 @@ impl Table for Forwarding {
         self.renewed = true;
         if let Err(error) = self.routing.set_interfaces(list) {
             tracing::error!("an interface is not as Linux has it: {error}");
+        }
+    }
+
+    fn set_linux_connects(&mut self, interfaces: BTreeSet<InterfaceId>) {
+        if let Err(error) = self.routing.set_linux_connects(interfaces) {
+            tracing::error!("a connected network is not as Linux has it: {error}");
         }
     }
 
@@ -32,6 +41,11 @@ impl Table for Forwarding {
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
         debug_assert_eq!(key.source, RouteSource::Linux);
         self.routing.fib_mut().remove(prefix, key).map(drop)
+    }
+
+    fn set_exceptions(&mut self, list: Vec<Exception>, refused: bool) {
+        self.renewed = true;
+        self.routing.set_exceptions(Exceptions::new(list).map(Arc::new), refused);
     }
 
     fn set_multicast(&mut self, routes: Vec<(MulticastRoute, MulticastOrigin)>) {

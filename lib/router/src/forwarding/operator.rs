@@ -18,7 +18,7 @@ fn route_to_add(routing: &Routing, change: &RouteChange) -> Result<(Prefix, Rout
     let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
     key.preference = change.preference.unwrap_or(key.preference);
     let RouteKey { preference, metric, source } = key;
-    Ok((found, Route { source, preference, metric, target }))
+    Ok((found, Route { source, preference, metric, target, mtu: 0 }))
 }
 
 fn target(routing: &Routing, prefix: Prefix, change: &RouteChange) -> Result<RouteTarget, ApiError> {

@@ -91,6 +91,7 @@ impl Forwarding {
         fib.set_seed(seed(&self.macs));
         let mut routing = Routing::new(fib, now, list, others)?;
         routing.count_on(&self.routing);
+        routing.set_exceptions(self.routing.exceptions(), self.routing.refuses());
         let lost = self.carry_over(&mut routing, neighbors);
         routing.commit()?;
         let shown = routing.fib().reader();

@@ -8,11 +8,13 @@ use super::ForwardingError;
 use super::multicast::{Asks, Multicast, decide};
 use perigee_config::Config;
 use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, MulticastOrigin, NextHopId, Rib, Via};
+use perigee_modules::exceptions::{self, Exceptions};
 use perigee_net::{
     Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget,
     is_link_local,
 };
-use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time};
+use perigee_packet::{Ipv4, Ipv6};
+use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time, Treatment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,9 +29,15 @@ pub(crate) type Undo = (Prefix, RouteKey, Option<Route>);
 pub(crate) struct Routing {
     fib: FibWriter,
     interfaces: Arc<Interfaces>,
+    /// Interfaces whose connected networks are routes of Linux.
+    linux_connects: BTreeSet<InterfaceId>,
     /// Routes added while the router runs: they survive a reload.
     operator: BTreeMap<(Prefix, RouteKey), Route>,
     multicast: Multicast,
+    /// Packets that Linux treats otherwise than by the plain route.
+    exceptions: Option<Arc<Exceptions>>,
+    /// Whether those that are Linux's are refused.
+    refuses: bool,
     /// Whether anything has changed since the last [`commit`](Self::commit).
     changed: bool,
 }
@@ -46,12 +54,21 @@ impl Routing {
         others: Vec<(Prefix, Route)>,
     ) -> Result<Routing, ForwardingError> {
         let interfaces = Arc::new(Interfaces::new(interfaces)?);
-        let mut routes = own(&interfaces);
+        let mut routes = own(&interfaces, &BTreeSet::new());
         routes.extend(others);
         routes.extend(config.all_routes().cloned());
         fib.load(routes).map_err(ForwardingError::Routes)?;
         let multicast = Multicast::new(config, &interfaces);
-        let mut routing = Routing { fib, interfaces, operator: BTreeMap::new(), multicast, changed: false };
+        let mut routing = Routing {
+            fib,
+            interfaces,
+            linux_connects: BTreeSet::new(),
+            operator: BTreeMap::new(),
+            multicast,
+            exceptions: None,
+            refuses: false,
+            changed: false,
+        };
         routing.commit()?;
         Ok(routing)
     }
@@ -89,6 +106,21 @@ impl Routing {
 
     pub fn interfaces(&self) -> &Arc<Interfaces> {
         &self.interfaces
+    }
+
+    /// Packets that Linux treats otherwise than by the plain route.
+    pub fn exceptions(&self) -> Option<Arc<Exceptions>> {
+        self.exceptions.clone()
+    }
+
+    /// Whether those that are Linux's are answered with "host unreachable".
+    pub fn refuses(&self) -> bool {
+        self.refuses
+    }
+
+    /// Replaces these; `refused`: those that are Linux's are answered with "host unreachable".
+    pub fn set_exceptions(&mut self, exceptions: Option<Arc<Exceptions>>, refused: bool) {
+        (self.exceptions, self.refuses) = (exceptions, refused);
     }
 
     /// The routes of groups.
@@ -144,11 +176,34 @@ impl Routing {
     /// Something does not fit. What does is done.
     pub fn set_interfaces(&mut self, list: Vec<Interface>) -> Result<(), ForwardingError> {
         let interfaces = Interfaces::new(list)?;
-        let key = |(prefix, route): (Prefix, Route)| ((prefix, route.key()), route);
-        let before: BTreeMap<_, _> = own(&self.interfaces).into_iter().map(key).collect();
-        let now: BTreeMap<_, _> = own(&interfaces).into_iter().map(key).collect();
+        let before = self.own();
         self.interfaces = Arc::new(interfaces);
         self.multicast.renew(&self.interfaces);
+        self.change_own(&before)
+    }
+
+    /// From now on Linux's routes alone say which networks are connected by these interfaces.
+    ///
+    /// # Errors
+    /// A route of another interface does not fit.
+    pub fn set_linux_connects(&mut self, interfaces: BTreeSet<InterfaceId>) -> Result<(), ForwardingError> {
+        if interfaces == self.linux_connects {
+            return Ok(());
+        }
+        let before = self.own();
+        self.linux_connects = interfaces;
+        self.change_own(&before)
+    }
+
+    /// The routes that follow from the interfaces' addresses.
+    fn own(&self) -> BTreeMap<(Prefix, RouteKey), Route> {
+        let key = |(prefix, route): (Prefix, Route)| ((prefix, route.key()), route);
+        own(&self.interfaces, &self.linux_connects).into_iter().map(key).collect()
+    }
+
+    /// The routes that follow from the interfaces' addresses take the place of those `before`.
+    fn change_own(&mut self, before: &BTreeMap<(Prefix, RouteKey), Route>) -> Result<(), ForwardingError> {
+        let now = self.own();
         self.changed = true;
         let mut result = Ok(());
         // First what is new: a destination that only changes its interface is never without a route.
@@ -304,8 +359,8 @@ impl Routing {
 }
 
 /// The router's own addresses, their networks, and those networks' broadcast addresses. An interface that is down has none
-/// of them; link-local addresses are not routed.
-fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
+/// of them; link-local addresses are not routed. The networks of the interfaces in `linux_connects` are routes of Linux.
+fn own(interfaces: &Interfaces, linux_connects: &BTreeSet<InterfaceId>) -> Vec<(Prefix, Route)> {
     let mut routes = Vec::new();
     let up = interfaces.iter().filter(|(_, interface)| interface.up);
     let addresses = up.flat_map(|(id, interface)| interface.addresses.iter().map(move |address| (id, *address)));
@@ -313,7 +368,7 @@ fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
         let local = Route::new(RouteSource::Local, RouteTarget::Local);
         let (host, network) = (Prefix::host(own.address), own.network());
         routes.push((host, local.clone()));
-        if network != host {
+        if network != host && !linux_connects.contains(&interface) {
             routes.push((network, Route::new(RouteSource::Connected, RouteTarget::Connected { interface })));
         }
         if let Prefix::V4(network) = network
@@ -324,6 +379,13 @@ fn own(interfaces: &Interfaces) -> Vec<(Prefix, Route)> {
         }
     }
     routes
+}
+
+fn destination_of(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Ipv4::new_truncated(packet).ok().map(|packet| packet.destination().into()),
+        _ => Ipv6::new_truncated(packet).ok().map(|packet| packet.destination().into()),
+    }
 }
 
 impl Routes for Routing {
@@ -338,7 +400,28 @@ impl Routes for Routing {
             Leaf::Fixed(NextHopId::UNREACHABLE) => RouteDecision::Unreachable,
             Leaf::Fixed(NextHopId::PROHIBIT) => RouteDecision::Prohibit,
             Leaf::Fixed(NextHopId::BLACKHOLE) => RouteDecision::Blackhole,
+            Leaf::Fixed(NextHopId::TO_LINUX) => RouteDecision::ToLinux,
+            Leaf::Fixed(NextHopId::REFUSED) => RouteDecision::Refused,
             Leaf::Fixed(_) => RouteDecision::NoRoute,
+        }
+    }
+
+    fn treatment(&self, input: InterfaceId, packet: &[u8]) -> Treatment {
+        let Some(exceptions) = &self.exceptions else { return Treatment::Plain };
+        let mut mtu = 0;
+        let plain = |destination| self.rib().lookup(destination).map(|(prefix, _)| prefix.len());
+        match exceptions.treatment(input, packet, plain) {
+            exceptions::Treatment::Plain => Treatment::Plain,
+            exceptions::Treatment::Linux if self.refuses => Treatment::Refused,
+            exceptions::Treatment::Linux => Treatment::ToLinux,
+            exceptions::Treatment::Short => {
+                if let Some(destination) = destination_of(packet)
+                    && let Some((_, route)) = self.rib().lookup(destination)
+                {
+                    mtu = route.mtu;
+                }
+                if mtu == 0 { Treatment::Plain } else { Treatment::Mtu(mtu) }
+            }
         }
     }
 

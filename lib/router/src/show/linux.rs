@@ -3,10 +3,13 @@
 
 use super::{View, states};
 use perigee_api::Answers;
-use perigee_api::answers::LinuxStatus;
+use perigee_api::answers::{LinuxOnlyRoute, LinuxStatus};
 use perigee_api::queries::ShowLinux;
 use perigee_config::table_name;
-use perigee_net::RouteSource;
+use perigee_net::{LinuxOnly, Prefix, RouteSource};
+
+/// Routes that Linux alone can forward by, of those that are listed.
+const LISTED: usize = 100;
 
 impl Answers<ShowLinux> for View<'_> {
     fn answer(&self, _: ShowLinux) -> LinuxStatus {
@@ -26,6 +29,9 @@ impl Answers<ShowLinux> for View<'_> {
             changes: status.changes,
             refused: status.refused,
             left_out: status.left_out.iter().map(|(skip, n)| (skip.name().to_owned(), *n)).collect(),
+            linux_only: status.linux_only,
+            linux_only_routes: self.linux.follower.linux_only().take(LISTED).map(linux_only_route).collect(),
+            rules: status.rules,
             dumps: counters.dumps,
             overruns: counters.overruns,
             malformed: counters.malformed,
@@ -37,4 +43,8 @@ impl Answers<ShowLinux> for View<'_> {
             audit_differences: status.audit_differences,
         }
     }
+}
+
+fn linux_only_route((prefix, metric, why): (Prefix, u32, LinuxOnly)) -> LinuxOnlyRoute {
+    LinuxOnlyRoute { prefix, metric, why: why.explanation().to_owned() }
 }

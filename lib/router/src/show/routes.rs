@@ -45,12 +45,20 @@ pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best:
         RouteTarget::Blackhole => (RouteAction::Blackhole, None, None),
         RouteTarget::Unreachable => (RouteAction::Unreachable, None, None),
         RouteTarget::Prohibit => (RouteAction::Prohibit, None, None),
+        RouteTarget::ToLinux(_) | RouteTarget::Selective(_) => (RouteAction::ToLinux, None, None),
+        RouteTarget::Refused(_) => (RouteAction::Refused, None, None),
+    };
+    let why = match &route.target {
+        RouteTarget::ToLinux(why) | RouteTarget::Refused(why) => Some(why.explanation().to_owned()),
+        RouteTarget::Selective(selector) => Some(format!("for packets {selector}")),
+        _ => None,
     };
     let operator = routing.is_operator_route(found, route.key());
     let source = if operator { RouteOrigin::Api } else { states::origin(route.source) };
-    let (preference, metric) = (route.preference, route.metric);
+    let metric = if let RouteTarget::Selective(selector) = &route.target { selector.metric } else { route.metric };
+    let preference = route.preference;
     let gateways = gateway_entries(routing, route);
-    RouteEntry { prefix: found, source, action, via, dev, gateways, preference, metric, best }
+    RouteEntry { prefix: found, source, action, why, via, dev, gateways, preference, metric, best }
 }
 
 /// The name of the interface by which a gateway is currently reached.
