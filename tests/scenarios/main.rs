@@ -20,6 +20,7 @@ mod icmp;
 mod linux_groups;
 mod linux_hops;
 mod linux_links;
+mod linux_only;
 mod linux_routes;
 mod linux_vlans;
 mod linux_vrf;
@@ -71,6 +72,7 @@ const ALL: &[&[Scenario]] = &[
     linux_groups::SCENARIOS,
     linux_hops::SCENARIOS,
     linux_links::SCENARIOS,
+    linux_only::SCENARIOS,
     linux_routes::SCENARIOS,
     linux_vlans::SCENARIOS,
     linux_vrf::SCENARIOS,
