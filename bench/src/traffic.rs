@@ -310,6 +310,7 @@ fn interfaces(ports: &[u16]) -> Result<Arc<Interfaces>> {
             InterfaceAddress { address: Ipv6Addr::new(0xfd00, 0, 0, port, 0, 0, 0, 254).into(), prefix_len: 64 },
         ],
         up: true,
+        attributes: Default::default(),
         policy: Policy::default(),
     };
     Ok(Arc::new(Interfaces::new(ports.iter().copied().map(interface).collect())?))

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::next_hop::mac_bits;
 use crate::own::OwnAddresses;
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, Prefix};
+use perigee_net::{HostAddress, Interface, InterfaceAddress, InterfaceId, Prefix};
 
 /// What it takes to send out of an interface: 16 bytes, four interfaces per cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub struct Interfaces {
     egress: Vec<Egress>,
     ports: Vec<Ingress>,
     smallest_mtu: u16,
+    host_addresses: Vec<HostAddress>,
     own: OwnAddresses,
 }
 
@@ -71,9 +72,22 @@ impl Interfaces {
         for interface in list.iter().filter(|interface| !interface.up) {
             *table.ingress_slot(interface.port, interface.vlan) = None;
         }
-        table.own = OwnAddresses::new(&list);
+        table.own = OwnAddresses::new(&list, &[]);
         table.list = list;
         Ok(table)
+    }
+
+    /// The same table with addresses of the router that are on none of its interfaces.
+    #[must_use]
+    pub fn with_host_addresses(mut self, host_addresses: Vec<HostAddress>) -> Self {
+        self.own = OwnAddresses::new(&self.list, &host_addresses);
+        self.host_addresses = host_addresses;
+        self
+    }
+
+    /// The addresses of the router that are on none of its interfaces, those that it speaks from first.
+    pub fn host_addresses(&self) -> &[HostAddress] {
+        &self.host_addresses
     }
 
     fn ingress_slot(&mut self, port: u16, vlan: Option<u16>) -> &mut Option<InterfaceId> {
@@ -221,6 +235,7 @@ mod tests {
             mac,
             addresses: vec!["192.0.2.1/24".parse().expect("address")],
             up: true,
+            attributes: Default::default(),
             policy: Policy::default(),
         }
     }

@@ -283,6 +283,7 @@ mod tests {
             mac: MacAddr([2, 0, 0, 0, 0, port as u8]),
             up: !down.contains(&port),
             addresses: Vec::new(),
+            attributes: Default::default(),
             policy: Policy::default(),
         };
         Interfaces::new((0..n).map(interface).collect()).unwrap()

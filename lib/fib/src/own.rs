@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use perigee_net::{Interface, is_link_local};
+use perigee_net::{HostAddress, Interface, is_link_local};
 
 /// Knuth's multiplicative constant, 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -37,12 +37,13 @@ pub enum OwnAddress {
 }
 
 impl OwnAddresses {
-    /// The addresses of these interfaces, whether they are up or not. Link-local IPv6 addresses are left out: each link has its
-    /// own (RFC 4007 5), and they are never forwarded.
-    pub(crate) fn new(interfaces: &[Interface]) -> Self {
+    /// The addresses of these interfaces, whether they are up or not, and those on none. Link-local IPv6 addresses are left out: each
+    /// link has its own (RFC 4007 5), and they are never forwarded. So are anycast addresses: other routers have them, too.
+    pub(crate) fn new(interfaces: &[Interface], host_addresses: &[HostAddress]) -> Self {
         let addresses = || interfaces.iter().flat_map(|interface| interface.addresses.iter().copied());
         let is_scoped = |address: IpAddr| address.is_ipv6() && is_link_local(address);
-        let own: BTreeSet<_> = addresses().map(|own| own.address).filter(|address| !is_scoped(*address)).collect();
+        let all = addresses().map(|own| own.address).chain(host_addresses.iter().map(|host| host.address.address));
+        let own: BTreeSet<_> = all.filter(|address| !is_scoped(*address)).collect();
         let broadcasts: BTreeSet<_> = addresses().flat_map(|own| own.broadcasts()).collect();
         let (mut marks4, mut marks6) = (Marks::new(own.len() + broadcasts.len()), Marks::new(own.len()));
         for address in own.iter().copied().chain(broadcasts.iter().copied().map(IpAddr::V4)) {
@@ -159,21 +160,27 @@ mod tests {
             mac: MacAddr::ZERO,
             up,
             addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+            attributes: Default::default(),
             policy: Policy::default(),
         }
     }
 
     #[test]
     fn own_addresses_and_broadcasts_are_found() {
-        let own = OwnAddresses::new(&[
-            interface(&["10.0.1.1/24", "2001:db8::1/64", "fe80::1/64"], true),
-            interface(&["192.0.2.4/31", "169.254.1.1/16"], false),
-        ]);
+        let own = OwnAddresses::new(
+            &[
+                interface(&["10.0.1.1/24", "2001:db8::1/64", "fe80::1/64"], true),
+                interface(&["192.0.2.4/31", "169.254.1.1/16"], false),
+            ],
+            &[HostAddress { address: "10.255.0.1/24".parse().unwrap(), attributes: Default::default() }],
+        );
         for (text, expected) in [
             ("10.0.1.1", Some(OwnAddress::Own)),
             ("192.0.2.4", Some(OwnAddress::Own)),
             ("169.254.1.1", Some(OwnAddress::Own)),
             ("2001:db8::1", Some(OwnAddress::Own)),
+            ("10.255.0.1", Some(OwnAddress::Own)),
+            ("10.255.0.255", None),
             ("10.0.1.255", Some(OwnAddress::Broadcast)),
             ("10.0.1.0", Some(OwnAddress::Broadcast)),
             ("10.0.1.2", None),
@@ -200,7 +207,7 @@ mod tests {
             let texts: Vec<String> = (0..networks)
                 .flat_map(|n| [format!("10.{}.{}.1/24", n / 256, n % 256), format!("2001:db8:{n:x}::1/64")])
                 .collect();
-            let own = OwnAddresses::new(&[interface(&texts.iter().map(String::as_str).collect::<Vec<_>>(), true)]);
+            let own = OwnAddresses::new(&[interface(&texts.iter().map(String::as_str).collect::<Vec<_>>(), true)], &[]);
             for text in &texts {
                 let address = text.split('/').next().unwrap().parse().unwrap();
                 assert_eq!(own.find(address), Some(OwnAddress::Own));

@@ -7,8 +7,8 @@ use crate::merge::Merge;
 use crate::next_hops::NextHops;
 use crate::{FeedId, Table};
 use perigee_fib::Rib;
-use perigee_net::{InterfaceAddress, Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
-use perigee_netlink::message::{MulticastKey, Rule};
+use perigee_net::{Prefix, Prefix4, Prefix6, RouteKey, RouteSource, RouteTarget};
+use perigee_netlink::message::{Address, MulticastKey, Rule};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What a dump has named so far. Routes only by their keys: 12 bytes for IPv4, 32 for IPv6.
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
     v4: Vec<(Prefix4, u8, u32)>,
     v6: Vec<(Prefix6, u8, u32)>,
     pub links: BTreeSet<u32>,
-    pub addresses: BTreeMap<u32, Vec<InterfaceAddress>>,
+    pub addresses: BTreeMap<u32, Vec<Address>>,
     pub next_hops: BTreeSet<u32>,
     /// Ids of next-hop objects that routes named.
     pub named: HashSet<u32>,

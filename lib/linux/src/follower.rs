@@ -11,7 +11,7 @@ use crate::translate::Policy;
 use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
 use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
 use perigee_net::{Exception, InterfaceAddress, InterfaceId, LinuxOnly, MacAddr, Prefix, RouteKey};
-use perigee_netlink::message::{Link, Message, Rule};
+use perigee_netlink::message::{Address, Link, Message, Rule};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ pub(crate) type RouteId = (Prefix, RouteKey);
 /// A link of Linux.
 pub(crate) struct Known {
     pub link: Link,
-    pub addresses: Vec<InterfaceAddress>,
+    pub addresses: Vec<Address>,
     /// Addresses that it has lost, and when.
     pub gone: Vec<(u64, InterfaceAddress)>,
 }

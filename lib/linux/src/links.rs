@@ -12,7 +12,9 @@ use crate::twins::missing_link_local;
 use crate::{FeedId, HelperRequest, Port, Table};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
-use perigee_net::{Interface, InterfaceId, Policy};
+use perigee_net::{
+    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, Policy, is_link_local,
+};
 use perigee_netlink::message::{Address, Link, Vlan};
 use std::collections::HashMap;
 
@@ -99,21 +101,24 @@ impl Follower {
             tracing::warn!("the twin {} was deleted; it is made again", self.setup.ports[port].name);
         }
         let just_gone = known.gone.into_iter().filter(|(when, _)| now.saturating_sub(*when) < JUST_GONE);
-        let addresses = known.addresses.into_iter().chain(just_gone.map(|(_, address)| address)).collect();
+        let had = known.addresses.into_iter().map(|address| address.with_prefix);
+        let addresses = had.chain(just_gone.map(|(_, address)| address)).collect();
         self.twinless.insert(port, addresses);
     }
 
     pub(crate) fn address_is_there(&mut self, id: FeedId, dumped: bool, address: &Address) {
-        let entry = address.with_prefix;
         if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
-            seen.addresses.entry(address.link).or_default().push(entry);
+            seen.addresses.entry(address.link).or_default().push(*address);
             return;
         }
         let Some(known) = self.links.get_mut(&address.link) else { return };
         // Another prefix length is another address to Linux.
-        if !known.addresses.contains(&entry) {
-            known.addresses.push(entry);
-            self.stale = true;
+        match known.addresses.iter_mut().find(|other| other.with_prefix == address.with_prefix) {
+            Some(same) => self.stale |= std::mem::replace(same, *address) != *address,
+            None => {
+                known.addresses.push(*address);
+                self.stale = true;
+            }
         }
     }
 
@@ -121,7 +126,7 @@ impl Follower {
         let entry = address.with_prefix;
         let Some(known) = self.links.get_mut(&address.link) else { return };
         let before = known.addresses.len();
-        known.addresses.retain(|other| *other != entry);
+        known.addresses.retain(|other| other.with_prefix != entry);
         if known.addresses.len() == before {
             return;
         }
@@ -139,9 +144,10 @@ impl Follower {
     /// The router has changed a link's addresses or MTU itself: so they are, before Linux reports it.
     pub(crate) fn link_changed(&mut self, change: &LinkChange) {
         let Some(known) = self.links.values_mut().find(|known| known.link.name == change.name) else { return };
-        known.addresses.retain(|address| !change.remove.contains(address));
-        let added = change.add.iter().filter(|address| !known.addresses.contains(address));
-        let added: Vec<_> = added.copied().collect();
+        known.addresses.retain(|address| !change.remove.contains(&address.with_prefix));
+        let is_new = |added: &&InterfaceAddress| !known.addresses.iter().any(|had| had.with_prefix == **added);
+        let added: Vec<_> =
+            change.add.iter().filter(is_new).map(|added| Address::new(known.link.index, *added)).collect();
         known.addresses.extend(added);
         if let Some(mtu) = change.mtu {
             known.link.mtu = mtu.into();
@@ -171,7 +177,7 @@ impl Follower {
     pub(crate) fn refresh_interfaces(&mut self, table: &mut dyn Table) {
         // Before the first dump is complete, the configuration knows more.
         let Some(kernel) = self.feeds.first().filter(|kernel| kernel.complete || kernel.dump.is_some()) else { return };
-        let complete = kernel.complete;
+        let (complete, dumping) = (kernel.complete, kernel.dump.is_some());
         if !std::mem::take(&mut self.stale) {
             return;
         }
@@ -200,15 +206,40 @@ impl Follower {
             }
         }
         self.down_with_their_links(&mut now);
-        if now != before {
-            self.change_interfaces(now, table);
+        let known = table.interfaces().host_addresses();
+        // A new feed's first dump has not named all links yet.
+        let host_addresses = if dumping { known.to_vec() } else { self.host_addresses() };
+        if now != before || host_addresses != known {
+            self.change_interfaces(now, host_addresses, table);
         }
         self.keep_mtus();
     }
 
-    fn change_interfaces(&mut self, list: Vec<Interface>, table: &mut dyn Table) {
-        table.set_interfaces(list);
+    fn change_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>, table: &mut dyn Table) {
+        table.set_interfaces(list, host_addresses);
         self.effect(crate::Effect::InterfacesChanged);
+    }
+
+    /// The router's addresses on links that are no interfaces of its own: the loopback, dummies, VRFs. In Linux's order of links, in which
+    /// it looks for a source itself. An address of a link, of the machine, or of a VRF that is not followed is none of the router's.
+    fn host_addresses(&self) -> Vec<HostAddress> {
+        let followed = |link: &Link| {
+            let master = || self.links.get(&link.master?)?.link.vrf;
+            link.vrf.or_else(master).is_none_or(|table| self.policy.follows(table))
+        };
+        let elsewhere = self.links.iter().filter(|(index, known)| {
+            known.link.up
+                && !self.by_link.contains_key(index)
+                && self.port_of(**index).is_none()
+                && followed(&known.link)
+        });
+        let reaches_further = |own: &Address| {
+            let address = own.with_prefix.address;
+            own.attributes.scope == AddressScope::Global && !address.is_loopback() && !is_link_local(address)
+        };
+        let in_use = |own: &&Address| reaches_further(own) && !own.tentative && !own.duplicate;
+        let addresses = elsewhere.flat_map(|(_, known)| known.addresses.iter().filter(in_use));
+        addresses.map(|own| HostAddress { address: own.with_prefix, attributes: own.attributes }).collect()
     }
 
     fn port_by_number(&self, number: u16) -> Option<&Port> {
@@ -236,11 +267,13 @@ impl Follower {
                 mac: port.mac,
                 up: false,
                 addresses: Vec::new(),
+                attributes: Default::default(),
                 policy: Policy::default(),
             });
         }
         if list.len() > before {
-            self.change_interfaces(list, table);
+            let host_addresses = table.interfaces().host_addresses().to_vec();
+            self.change_interfaces(list, host_addresses, table);
         }
     }
 
@@ -270,6 +303,7 @@ impl Follower {
                 interface.up = id < self.setup.configured && port_up(interface.port);
                 if id >= self.setup.configured {
                     interface.addresses.clear();
+                    interface.attributes.clear();
                 }
             }
         }
@@ -314,5 +348,9 @@ fn overlay(interface: &mut Interface, known: &Known, largest: u16) {
     interface.up = known.link.up;
     let mtu = u16::try_from(known.link.mtu).unwrap_or(u16::MAX).min(largest);
     interface.mtu = mtu.max(Interfaces::SMALLEST_MTU);
-    interface.addresses.clone_from(&known.addresses);
+    // The router sees for itself whether another station has an address, but what Linux has found counts, too.
+    let own = || known.addresses.iter().filter(|own| !own.duplicate);
+    interface.addresses = own().map(|own| own.with_prefix).collect();
+    let special = own().filter(|own| own.attributes != AddressAttributes::default());
+    interface.attributes = special.map(|own| (own.with_prefix, own.attributes)).collect();
 }

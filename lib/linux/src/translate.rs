@@ -87,6 +87,11 @@ impl Policy {
         self.tables.contains(&MAIN) && self.protocols[usize::from(BY_KERNEL)]
     }
 
+    /// Whether routes of a table are followed.
+    pub fn follows(&self, table: u32) -> bool {
+        self.tables.contains(&table)
+    }
+
     /// The key that distinguishes the route from others to its prefix.
     ///
     /// # Errors

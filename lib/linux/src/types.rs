@@ -6,7 +6,8 @@ use perigee_config::{Linux, Neighbor};
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, TwinWanted};
 use perigee_net::{
-    Exception, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastRoute, Namespace, Prefix, Route, RouteKey,
+    Exception, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastRoute, Namespace, Prefix,
+    Route, RouteKey,
 };
 use perigee_netlink::message::Message;
 use std::collections::BTreeSet;
@@ -96,7 +97,7 @@ pub enum Effect {
     Dump(FeedId),
     /// Ask the helper, without waiting.
     Helper(HelperRequest),
-    /// The table has other interfaces: the slow path must follow them.
+    /// The table has other interfaces or addresses: the slow path must follow them.
     InterfacesChanged,
     /// An operator has set this neighbor in Linux, or the configuration's applies again.
     SetNeighbor {
@@ -183,9 +184,9 @@ pub struct Port {
 pub trait Table {
     /// The interfaces.
     fn interfaces(&self) -> &Interfaces;
-    /// Replaces the interfaces. An interface keeps its number; there may be new ones at the end. The table reports what does not
-    /// fit.
-    fn set_interfaces(&mut self, list: Vec<Interface>);
+    /// Replaces the interfaces, and the addresses of the router that are on none of them. An interface keeps its number; there may be
+    /// new ones at the end. The table reports what does not fit.
+    fn set_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>);
     /// Linux alone says which networks are connected by these interfaces; the others' follow from their addresses.
     fn set_linux_connects(&mut self, interfaces: BTreeSet<InterfaceId>);
     /// All routes, for reading.

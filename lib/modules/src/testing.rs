@@ -97,6 +97,7 @@ fn interfaces() -> Interfaces {
         mac: own_mac(port),
         addresses: Vec::new(),
         up: true,
+        attributes: Default::default(),
         policy: Policy::default(),
     };
     let list = [

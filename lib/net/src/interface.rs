@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Interfaces of the router: a port, or a VLAN on a port, with MAC address, MTU and IP addresses.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use crate::{MacAddr, Prefix, PrefixError};
@@ -63,6 +64,53 @@ impl InterfaceAddress {
         };
         pair.into_iter().flatten().map(Ipv4Addr::from_bits)
     }
+
+    /// The subnet-router anycast address of an IPv6 prefix, which all routers on the link have: the prefix and zeros (RFC 4291 2.6.1).
+    /// A /127 and a /128 have none (RFC 6164 5), nor has the prefix `::`, which is no address.
+    pub fn subnet_router(self) -> Option<Ipv6Addr> {
+        match self.network() {
+            Prefix::V6(net) if net.len() <= 126 && net.addr() != 0 => Some(Ipv6Addr::from_bits(net.addr())),
+            _ => None,
+        }
+    }
+}
+
+/// How far an address reaches, where Linux says so (`ip address`: `scope`). That of an IPv6 address is a part of it instead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressScope {
+    /// Beyond the link.
+    #[default]
+    Global,
+    /// The link.
+    Link,
+    /// The machine: no packet that leaves it has such a source.
+    Host,
+}
+
+/// What is known of an own address besides its prefix; the default is that of a configured one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AddressAttributes {
+    pub scope: AddressScope,
+    /// A source only where no other will do (RFC 4862 5.5.4, RFC 6724 5, rule 3). Linux chooses IPv4 sources without looking at it.
+    pub deprecated: bool,
+    /// The network whose hosts it is spoken to from, if that is not the address's own: the peer's, or one that has no connected route.
+    pub toward: Option<Prefix>,
+}
+
+/// An address of the router that is on none of its interfaces: of Linux's loopback, say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    pub address: InterfaceAddress,
+    pub attributes: AddressAttributes,
+}
+
+impl HostAddress {
+    /// The subnet-router anycast address of its network.
+    pub fn subnet_router(self) -> Option<Ipv6Addr> {
+        // That an address has no connected route says nothing of how long its subnet's prefix is.
+        let prefix_len = self.attributes.toward.map_or(self.address.prefix_len, Prefix::len);
+        InterfaceAddress { prefix_len, ..self.address }.subnet_router()
+    }
 }
 
 impl fmt::Display for InterfaceAddress {
@@ -103,8 +151,24 @@ pub struct Interface {
     pub up: bool,
     /// Own addresses; the first of a family is the primary one.
     pub addresses: Vec<InterfaceAddress>,
+    /// Attributes of those of them that are not as configured ones are.
+    pub attributes: BTreeMap<InterfaceAddress, AddressAttributes>,
     /// What is done with packets that come in on it, or would leave by it, beyond plain forwarding.
     pub policy: Policy,
+}
+
+impl Interface {
+    /// What is known of one of its addresses.
+    pub fn attributes_of(&self, address: InterfaceAddress) -> AddressAttributes {
+        self.attributes.get(&address).copied().unwrap_or_default()
+    }
+
+    /// The subnet-router anycast addresses of its networks, each with the address that is on the network.
+    pub fn subnet_routers(&self) -> impl Iterator<Item = (Ipv6Addr, IpAddr)> + '_ {
+        let with_attributes =
+            |own: &InterfaceAddress| HostAddress { address: *own, attributes: self.attributes_of(*own) };
+        self.addresses.iter().map(with_attributes).filter_map(|own| Some((own.subnet_router()?, own.address.address)))
+    }
 }
 
 /// The switches of an interface that RFCs ask for.
@@ -171,6 +235,18 @@ mod tests {
         assert!(covers("10.0.0.0", 0, "203.0.113.1") && covers("::1", 0, "2001:db8::"));
         assert!(covers("2001:db8::", 127, "2001:db8::1") && !covers("2001:db8::", 128, "2001:db8::1"));
         assert!(!covers("2001:db8::", 64, "10.0.0.1") && !covers("10.0.0.1", 200, "10.0.0.2"));
+    }
+
+    #[test]
+    fn subnet_router_of_a_prefix() {
+        let of = |text, len| address(text, len).subnet_router().map(|anycast| anycast.to_string());
+        assert_eq!(of("2001:db8:1::1", 64).as_deref(), Some("2001:db8:1::"));
+        assert_eq!(of("2001:db8:1::6", 126).as_deref(), Some("2001:db8:1::4"));
+        assert_eq!(of("fe80::1", 64).as_deref(), Some("fe80::"));
+        assert_eq!(
+            (of("2001:db8:1::1", 127), of("2001:db8:1::", 128), of("::5", 64), of("10.0.0.1", 24)),
+            Default::default()
+        );
     }
 
     #[test]

@@ -30,7 +30,9 @@ mod text;
 mod tuple;
 
 pub use exception::{Exception, ExceptionCause, Selector, Tos};
-pub use interface::{Interface, InterfaceAddress, InterfaceId, Policy, ReversePath};
+pub use interface::{
+    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, Policy, ReversePath,
+};
 pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
 pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forwarded_group};
 pub use namespace::{Namespace, NamespaceError};

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{InterfaceAddress, MacAddr, PortRange, Prefix};
+use perigee_net::{AddressAttributes, AddressScope, InterfaceAddress, MacAddr, PortRange, Prefix};
 
 use super::message::{
     Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind, Rule,
@@ -142,6 +142,7 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
     const NAME: u16 = 3;
     const MTU: u16 = 4;
     const LINK: u16 = 5;
+    const MASTER: u16 = 10;
     const LINK_INFO: u16 = 18;
     const UP: u32 = 1;
     const LOWER_UP: u32 = 1 << 16;
@@ -151,7 +152,8 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
     }
     let (index, flags) = (number(&head[4..])?, number(&head[8..])?);
     let (up, carrier) = (flags & UP != 0, flags & LOWER_UP != 0);
-    let mut link = Link { index, name: String::new(), up, carrier, mtu: 0, mac: None, vlan: None };
+    let mut link =
+        Link { index, name: String::new(), up, carrier, mtu: 0, mac: None, vlan: None, master: None, vrf: None };
     let (mut below, mut vlan) = (None, None);
     for attribute in attributes {
         match attribute? {
@@ -159,7 +161,8 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
             (NAME, value) => link.name = text(value),
             (MTU, value) => link.mtu = number(value)?,
             (LINK, value) => below = Some(number(value)?),
-            (LINK_INFO, value) => vlan = vlan_of(value)?,
+            (MASTER, value) => link.master = Some(number(value)?),
+            (LINK_INFO, value) => (vlan, link.vrf) = (vlan_of(value)?, vrf_of(value)?),
             _ => {}
         }
     }
@@ -193,11 +196,37 @@ fn vlan_of(info: &[u8]) -> Result<Option<(u16, bool)>, Malformed> {
     Ok(id.filter(|_| is_vlan).map(|id| (id, service)))
 }
 
+/// The table of a VRF, if IFLA_LINKINFO says that the interface is one.
+fn vrf_of(info: &[u8]) -> Result<Option<u32>, Malformed> {
+    const KIND: u16 = 1;
+    const DATA: u16 = 2;
+    const VRF_TABLE: u16 = 1;
+    let (mut is_vrf, mut table) = (false, None);
+    for attribute in Attributes(info) {
+        match attribute? {
+            (KIND, value) => is_vrf = text(value) == "vrf",
+            (DATA, value) => {
+                for inner in Attributes(value) {
+                    if let (VRF_TABLE, value) = inner? {
+                        table = u32_at(value, 0);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(table.filter(|_| is_vrf))
+}
+
 /// struct ifaddrmsg, IFA_*.
 fn address(body: &[u8]) -> Result<Option<Address>, Malformed> {
     const ADDRESS: u16 = 1;
     const LOCAL: u16 = 2;
     const FLAGS: u16 = 8;
+    const OPTIMISTIC: u32 = 0x04;
+    const DAD_FAILED: u32 = 0x08;
+    const DEPRECATED: u32 = 0x20;
+    const TENTATIVE: u32 = 0x40;
     const NO_PREFIX_ROUTE: u32 = 0x200;
     let (head, attributes) = split(body, 8)?;
     let (family, length, link) = (head[0], head[1], number(&head[4..])?);
@@ -219,7 +248,26 @@ fn address(body: &[u8]) -> Result<Option<Address>, Malformed> {
     let alone = flags & NO_PREFIX_ROUTE != 0 || peer.is_some_and(|peer| peer != address);
     let prefix_len = if alone { longest } else { length };
     let with_prefix = InterfaceAddress::new(address, prefix_len).map_err(|_| Malformed)?;
-    Ok(Some(Address { link, with_prefix }))
+    let network = Prefix::truncated(peer.unwrap_or(address), length).map_err(|_| Malformed)?;
+    let attributes = AddressAttributes {
+        scope: scope(family, head[3]),
+        deprecated: flags & DEPRECATED != 0,
+        toward: Some(network).filter(|network| *network != with_prefix.network()),
+    };
+    let tentative = flags & TENTATIVE != 0 && flags & OPTIMISTIC == 0;
+    Ok(Some(Address { link, with_prefix, attributes, tentative, duplicate: flags & DAD_FAILED != 0 }))
+}
+
+/// RT_SCOPE_*. That of an IPv6 address only repeats what the address says.
+fn scope(family: u8, scope: u8) -> AddressScope {
+    const SITE: u8 = 200;
+    const HOST: u8 = 254;
+    match scope {
+        _ if family != AF_INET => AddressScope::Global,
+        ..SITE => AddressScope::Global,
+        SITE..HOST => AddressScope::Link,
+        HOST.. => AddressScope::Host,
+    }
 }
 
 /// struct ndmsg, NDA_*.

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceAddress, MacAddr, PortRange, Prefix};
+use perigee_net::{AddressAttributes, InterfaceAddress, MacAddr, PortRange, Prefix};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     /// If it is a VLAN.
     pub vlan: Option<Vlan>,
+    /// The index of the interface that it is a member of: of a VRF, a bridge, a bond.
+    pub master: Option<u32>,
+    /// If it is a VRF: the number of its table.
+    pub vrf: Option<u32>,
 }
 
 /// What makes a link a VLAN.
@@ -83,6 +87,19 @@ pub struct Address {
     /// The address and the length of its prefix: that of a host route if the address has no connected network (`peer`,
     /// `noprefixroute`).
     pub with_prefix: InterfaceAddress,
+    pub attributes: AddressAttributes,
+    /// Linux does not know yet that no other station has it (IFA_F_TENTATIVE without IFA_F_OPTIMISTIC).
+    pub tentative: bool,
+    /// Linux has found another station that has it (IFA_F_DADFAILED).
+    pub duplicate: bool,
+}
+
+impl Address {
+    /// An address in use, without anything special about it.
+    pub fn new(link: u32, with_prefix: InterfaceAddress) -> Address {
+        let attributes = AddressAttributes::default();
+        Address { link, with_prefix, attributes, tentative: false, duplicate: false }
+    }
 }
 
 /// A neighbor.

@@ -6,7 +6,7 @@ use super::feed::{Scope, Source, Update, follow};
 use super::message::*;
 use super::wire::{dump_request, flag, kind};
 use perigee_helper::NetlinkSockets;
-use perigee_net::MacAddr;
+use perigee_net::{AddressAttributes, AddressScope, MacAddr};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::os::unix::net::UnixDatagram;
@@ -110,6 +110,65 @@ fn samples() -> Vec<Vec<u8>> {
     ]
 }
 
+/// An address as `ip address` makes it: head of family, length, flags and scope, then attributes.
+fn address_of(head: [u8; 4], attributes: &[Vec<u8>]) -> Address {
+    let head = [head.to_vec(), word(7).to_vec()].concat();
+    match one(&framed(kind::NEW_ADDRESS, 0, 0, &head, attributes)) {
+        Message::Address(address) => address,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn addresses_say_their_scope_their_network_and_whether_they_are_deprecated() {
+    let own4 = [attribute(1, &[10, 0, 0, 1]), attribute(2, &[10, 0, 0, 1])];
+    for (scope, expected) in [
+        (0, AddressScope::Global),
+        (199, AddressScope::Global),
+        (200, AddressScope::Link),
+        (253, AddressScope::Link),
+        (254, AddressScope::Host),
+        (255, AddressScope::Host),
+    ] {
+        assert_eq!(address_of([2, 24, 0x80, scope], &own4).attributes.scope, expected, "scope {scope}");
+    }
+    let six: Vec<u8> = [&[0x20, 1, 0xd, 0xb8][..], &[0; 11], &[1]].concat();
+    let of_flags = |flags: u32| address_of([10, 64, 0x80, 0], &[attribute(1, &six), attribute(8, &word(flags))]);
+    let said = |flags| {
+        let address = of_flags(flags);
+        (address.attributes.deprecated, address.tentative, address.duplicate)
+    };
+    assert_eq!(said(0x80), (false, false, false));
+    assert_eq!(said(0x80 | 0x20), (true, false, false));
+    assert_eq!(said(0x80 | 0x40), (false, true, false));
+    assert_eq!(said(0x80 | 0x40 | 0x04), (false, false, false), "optimistic");
+    assert_eq!(said(0x80 | 0x40 | 0x08), (false, true, true));
+    // The scope of a link-local address is in the address.
+    assert_eq!(address_of([10, 64, 0x80, 253], &[attribute(1, &six)]).attributes, AddressAttributes::default());
+    // A peer's network, and one without a connected route.
+    let peer = address_of([2, 32, 0x80, 0], &[attribute(1, &[10, 0, 9, 2]), attribute(2, &[10, 0, 0, 1])]);
+    assert_eq!(
+        (peer.with_prefix.to_string().as_str(), peer.attributes.toward),
+        ("10.0.0.1/32", "10.0.9.2/32".parse().ok())
+    );
+    let alone = of_flags(0x80 | 0x200);
+    assert_eq!((alone.with_prefix.prefix_len, alone.attributes.toward), (128, "2001:db8::/64".parse().ok()));
+    assert_eq!(of_flags(0x80).attributes.toward, None);
+}
+
+#[test]
+fn links_say_what_they_are_members_of() {
+    let head = [vec![0; 4], word(7).to_vec(), vec![0; 8]].concat();
+    let of = |attributes: &[Vec<u8>]| match one(&framed(kind::NEW_LINK, 0, 0, &head, attributes)) {
+        Message::Link(link) => (link.master, link.vrf),
+        other => panic!("{other:?}"),
+    };
+    let info = |kind: &[u8]| attribute(18, &[attribute(1, kind), attribute(2, &attribute(1, &word(100)))].concat());
+    assert_eq!(of(&[attribute(3, b"red\0"), info(b"vrf\0")]), (None, Some(100)));
+    assert_eq!(of(&[attribute(3, b"vx\0"), info(b"vxlan\0")]), (None, None));
+    assert_eq!(of(&[attribute(3, b"eth0\0"), attribute(10, &word(3))]), (Some(3), None));
+}
+
 #[test]
 fn messages_say_what_they_say() {
     let all = samples();
@@ -121,13 +180,15 @@ fn messages_say_what_they_say() {
         mtu: 1400,
         mac: Some(MacAddr([2, 0, 0, 0, 0, 7])),
         vlan: Some(Vlan { below: 3, id: 100, service: false }),
+        master: None,
+        vrf: None,
     };
     assert_eq!(one(&all[0]), Message::Link(link.clone()));
     let attributes = [attribute(3, b"wan.s\0"), attribute(5, &3u32.to_ne_bytes()), attribute(18, &vlan_info(0x88a8))];
     let service = framed(kind::NEW_LINK, 0, 0, &[&[0; 4], &7u32.to_ne_bytes()[..], &[0; 8]].concat(), &attributes);
     let Message::Link(service) = one(&service) else { panic!("a link") };
     assert_eq!(service.vlan, Some(Vlan { below: 3, id: 100, service: true }));
-    let address = Address { link: 7, with_prefix: "10.0.0.1/24".parse().unwrap() };
+    let address = Address::new(7, "10.0.0.1/24".parse().unwrap());
     assert_eq!(one(&all[1]), Message::Address(address));
     let neighbor = Neighbor {
         link: 7,

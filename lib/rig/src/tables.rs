@@ -162,6 +162,7 @@ pub(crate) fn interfaces(ports: u16) -> Result<Arc<Interfaces>> {
         mac: mac(port),
         addresses: vec![InterfaceAddress { address: Ipv4Addr::new(10, port as u8, 255, 254).into(), prefix_len: 16 }],
         up: true,
+        attributes: Default::default(),
         policy: Policy::default(),
     };
     Ok(Arc::new(Interfaces::new((0..ports).map(interface).collect())?))

@@ -135,7 +135,7 @@ impl Forwarding {
         let filters = filters.policing(config, &numbers);
         let mut fib = lookups.make(&config.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&macs));
-        let routing = Routing::new(fib, config, interfaces, Vec::new())?;
+        let routing = Routing::new(fib, config, (interfaces, Vec::new()), Vec::new())?;
         let shown = routing.fib().reader();
         let tables = || tables(&shown, &routing, &filters, &macs, None);
         let share = || Arc::new(Mutex::new(Published::new(tables())));

@@ -339,7 +339,8 @@ fn a_dump_takes_links_and_addresses_that_it_does_not_name() {
 fn links_that_are_none_of_the_routers_change_nothing() {
     let mut world = World::new();
     world.kernel.set_link(link(77, "eth0"));
-    world.kernel.add_address(address(77, "198.51.100.1/24"));
+    world.kernel.add_address(address(77, "127.0.0.2/8"));
+    world.kernel.add_address(address(77, "fe80::77/64"));
     world.settle();
     world.kernel.delete_link(77);
     world.settle();

@@ -10,11 +10,13 @@
 //! | `next_hops.rs` | next-hop objects: replaced in place, deleted, lost with a link |
 //! | `dumps.rs` | dumps: incomplete, among notifications, in doubt |
 //! | `links.rs` | links, addresses, VLANs, MTUs, carrier |
+//! | `addresses.rs` | addresses on links that are none of the router's; what distinguishes addresses |
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins, namespaces and sockets that go away |
 //! | `audit.rs` | the audit: what it finds, repairs and counts |
 
+mod addresses;
 mod audit;
 mod dumps;
 mod fuzz;

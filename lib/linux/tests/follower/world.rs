@@ -9,8 +9,8 @@ use perigee_linux::{
     Table,
 };
 use perigee_net::{
-    Exception, Interface, InterfaceId, MacAddr, MulticastRoute, Policy, Prefix, Route as FibRoute, RouteKey,
-    RouteSource, RouteTarget,
+    Exception, HostAddress, Interface, InterfaceId, MacAddr, MulticastRoute, Policy, Prefix, Route as FibRoute,
+    RouteKey, RouteSource, RouteTarget,
 };
 use perigee_netlink::message::{
     Address, Hop, Hops, Link, Message, MulticastKey, MulticastRoute as LinuxMulticast, Neighbor, NextHop, NextHopTo,
@@ -38,11 +38,21 @@ pub fn mac(last: u8) -> MacAddr {
 }
 
 pub fn link(index: u32, name: &str) -> Link {
-    Link { index, name: name.to_owned(), up: true, carrier: true, mtu: 1500, mac: None, vlan: None }
+    Link {
+        index,
+        name: name.to_owned(),
+        up: true,
+        carrier: true,
+        mtu: 1500,
+        mac: None,
+        vlan: None,
+        master: None,
+        vrf: None,
+    }
 }
 
 pub fn address(link: u32, text: &str) -> Address {
-    Address { link, with_prefix: text.parse().unwrap() }
+    Address::new(link, text.parse().unwrap())
 }
 
 pub fn neighbor(link: u32, text: &str, mac: MacAddr) -> Neighbor {
@@ -251,7 +261,10 @@ impl Kernel {
         self.say(Message::LinkGone(index));
     }
 
+    /// The link has the address, or has it in another way.
     pub fn add_address(&mut self, address: Address) {
+        let same = |other: &Address| (other.link, other.with_prefix) == (address.link, address.with_prefix);
+        self.addresses.retain(|other| !same(other));
         self.addresses.push(address);
         self.say(Message::Address(address));
     }
@@ -319,8 +332,8 @@ impl Table for Router {
     fn interfaces(&self) -> &Interfaces {
         &self.interfaces
     }
-    fn set_interfaces(&mut self, list: Vec<Interface>) {
-        self.interfaces = Interfaces::new(list).unwrap();
+    fn set_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>) {
+        self.interfaces = Interfaces::new(list).unwrap().with_host_addresses(host_addresses);
     }
     fn rib(&self) -> Rib<'_> {
         self.fib.rib()
@@ -456,6 +469,7 @@ pub fn interface(name: &str, port: u16, vlan: Option<u16>) -> Interface {
         mac,
         up: true,
         addresses: Vec::new(),
+        attributes: Default::default(),
         policy: Policy::default(),
     }
 }

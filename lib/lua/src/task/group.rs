@@ -681,6 +681,7 @@ fn tables(fib: &Fib, ports: &[(String, perigee_packet::PortInfo)]) -> Tables {
         mac: info.mac,
         addresses: vec![],
         up: true,
+        attributes: Default::default(),
         policy: Policy::default(),
     };
     let count = ports.iter().map(|(_, info)| usize::from(info.port) + 1).max().unwrap_or(0);

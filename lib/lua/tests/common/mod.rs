@@ -59,6 +59,7 @@ impl Bed {
             mac: MACS[usize::from(port)],
             addresses: vec![],
             up: true,
+            attributes: Default::default(),
             policy: Policy::default(),
         };
         let interfaces = Interfaces::new(vec![interface(0), interface(1)]).unwrap();

@@ -24,6 +24,7 @@ pub fn interfaces(config: &Config, ports: &[PortInfo]) -> Result<Vec<Interface>,
             mac: port.mac,
             up: true,
             addresses: interface.addresses.clone(),
+            attributes: Default::default(),
             policy: interface.policy,
         })
     };

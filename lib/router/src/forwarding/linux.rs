@@ -6,7 +6,9 @@ use super::Forwarding;
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_linux::{Audited, KnownNeighbor, Table};
 use perigee_modules::exceptions::Exceptions;
-use perigee_net::{Exception, Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Route, RouteKey, RouteSource};
+use perigee_net::{
+    Exception, HostAddress, Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Route, RouteKey, RouteSource,
+};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,9 +18,9 @@ impl Table for Forwarding {
         self.routing.interfaces()
     }
 
-    fn set_interfaces(&mut self, list: Vec<Interface>) {
+    fn set_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>) {
         self.renewed = true;
-        if let Err(error) = self.routing.set_interfaces(list) {
+        if let Err(error) = self.routing.set_interfaces(list, host_addresses) {
             tracing::error!("an interface is not as Linux has it: {error}");
         }
     }

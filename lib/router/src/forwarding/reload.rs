@@ -89,7 +89,8 @@ impl Forwarding {
         let others = self.routes_of_linux(&list);
         let mut fib = self.lookups.make(&now.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&self.macs));
-        let mut routing = Routing::new(fib, now, list, others)?;
+        let host_addresses = self.interfaces().host_addresses().to_vec();
+        let mut routing = Routing::new(fib, now, (list, host_addresses), others)?;
         routing.count_on(&self.routing);
         routing.set_exceptions(self.routing.exceptions(), self.routing.refuses());
         let lost = self.carry_over(&mut routing, neighbors);
@@ -198,7 +199,7 @@ fn merged(before: Vec<Interface>, now: &Interfaces, mut list: Vec<Interface>) ->
         let kept = live.addresses.iter().filter(|a| interface.addresses.contains(a) || !had.contains(a));
         let mut addresses: Vec<_> = kept.copied().collect();
         addresses.extend(interface.addresses.iter().filter(|a| !live.addresses.contains(a)));
-        *interface = Interface { addresses, up: live.up, ..interface.clone() };
+        *interface = Interface { addresses, attributes: live.attributes.clone(), up: live.up, ..interface.clone() };
     }
     let extra = now.iter().map(|(_, interface)| interface).skip(before.len());
     let extra: Vec<_> = extra.filter(|extra| !list.iter().any(|i| place(i) == place(extra))).cloned().collect();

@@ -10,8 +10,8 @@ use perigee_config::Config;
 use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, MulticastOrigin, NextHopId, Rib, Via};
 use perigee_modules::exceptions::{self, Exceptions};
 use perigee_net::{
-    Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Prefix4, Route, RouteKey, RouteSource, RouteTarget,
-    is_link_local,
+    HostAddress, Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Prefix4, Route, RouteKey, RouteSource,
+    RouteTarget, is_link_local,
 };
 use perigee_packet::{Ipv4, Ipv6};
 use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time, Treatment};
@@ -43,17 +43,17 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// A new table with these interfaces, the configuration's routes, and those of other sources.
+    /// A new table with these interfaces and host addresses, the configuration's routes, and those of other sources.
     ///
     /// # Errors
     /// An interface or a route does not fit.
     pub fn new(
         mut fib: FibWriter,
         config: &Config,
-        interfaces: Vec<Interface>,
+        (interfaces, host_addresses): (Vec<Interface>, Vec<HostAddress>),
         others: Vec<(Prefix, Route)>,
     ) -> Result<Routing, ForwardingError> {
-        let interfaces = Arc::new(Interfaces::new(interfaces)?);
+        let interfaces = Arc::new(Interfaces::new(interfaces)?.with_host_addresses(host_addresses));
         let mut routes = own(&interfaces, &BTreeSet::new());
         routes.extend(others);
         routes.extend(config.all_routes().cloned());
@@ -174,8 +174,12 @@ impl Routing {
     ///
     /// # Errors
     /// Something does not fit. What does is done.
-    pub fn set_interfaces(&mut self, list: Vec<Interface>) -> Result<(), ForwardingError> {
-        let interfaces = Interfaces::new(list)?;
+    pub fn set_interfaces(
+        &mut self,
+        list: Vec<Interface>,
+        host_addresses: Vec<HostAddress>,
+    ) -> Result<(), ForwardingError> {
+        let interfaces = Interfaces::new(list)?.with_host_addresses(host_addresses);
         let before = self.own();
         self.interfaces = Arc::new(interfaces);
         self.multicast.renew(&self.interfaces);
@@ -351,15 +355,18 @@ impl Routing {
     }
 
     /// Whether a neighbor of this address can be on an interface: it is on the network of one of the interface's addresses,
-    /// or link-local.
+    /// link-local, or on the link by a route, as a peer is.
     pub fn may_be_on(&self, interface: InterfaceId, address: IpAddr) -> bool {
-        let Some(interface) = self.interfaces.get(interface) else { return false };
-        is_link_local(address) || interface.addresses.iter().any(|own| own.covers(address))
+        let Some(Interface { addresses, .. }) = self.interfaces.get(interface) else { return false };
+        is_link_local(address)
+            || addresses.iter().any(|own| own.covers(address))
+            || self.route(address, 0) == RouteDecision::Connected(interface)
     }
 }
 
-/// The router's own addresses, their networks, and those networks' broadcast addresses. An interface that is down has none
-/// of them; link-local addresses are not routed. The networks of the interfaces in `linux_connects` are routes of Linux.
+/// The router's own addresses, their networks, and those networks' broadcast and subnet-router anycast addresses. An interface
+/// that is down has none of them; link-local addresses are not routed. The networks of the interfaces in `linux_connects` are routes
+/// of Linux. Last come addresses that are on no interface.
 fn own(interfaces: &Interfaces, linux_connects: &BTreeSet<InterfaceId>) -> Vec<(Prefix, Route)> {
     let mut routes = Vec::new();
     let up = interfaces.iter().filter(|(_, interface)| interface.up);
@@ -378,6 +385,12 @@ fn own(interfaces: &Interfaces, linux_connects: &BTreeSet<InterfaceId>) -> Vec<(
             routes.push((Prefix4::host(network.last()).into(), local));
         }
     }
+    let local = |address: IpAddr| (Prefix::host(address), Route::new(RouteSource::Local, RouteTarget::Local));
+    let anycasts = interfaces.iter().filter(|(_, interface)| interface.up).flat_map(|(_, i)| i.subnet_routers());
+    let anycasts = anycasts.map(|(anycast, _)| IpAddr::V6(anycast)).filter(|anycast| !is_link_local(*anycast));
+    let elsewhere = || interfaces.host_addresses().iter();
+    let anycasts = anycasts.chain(elsewhere().filter_map(|host| Some(host.subnet_router()?.into())));
+    routes.extend(anycasts.chain(elsewhere().map(|host| host.address.address)).map(local));
     routes
 }
 

@@ -103,6 +103,7 @@ pub fn interface(id: InterfaceId) -> Interface {
         mtu: 1500,
         up: true,
         addresses: vec![prefix(&format!("10.0.{number}.1/24")), prefix(&format!("2001:db8:{number}::1/64"))],
+        attributes: Default::default(),
         policy: Policy::default(),
     }
 }
