@@ -395,7 +395,7 @@ impl Router {
     /// A dump of the kernel names it first.
     fn name_link(&mut self) {
         let (name, mac) = ("a".to_owned(), Some(MAC));
-        let link = Link { index: LINK, name, up: true, carrier: true, mtu: 1500, mac, vlan: None };
+        let link = Link { index: LINK, name, up: true, carrier: true, mtu: 1500, mac, ..Link::default() };
         self.report(FeedId::Kernel, Report::Message { dumped: true, message: Message::Link(link) });
     }
 

@@ -49,7 +49,7 @@ impl Message {
 }
 
 /// An interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     pub index: u32,
     pub name: String,

@@ -48,18 +48,10 @@ impl Kernel {
         for (port, name) in [(0u8, "a"), (1, "b")] {
             let index = 10 + u32::from(port);
             let up = self.up[usize::from(port)];
-            all.push(Message::Link(Link {
-                index,
-                name: name.into(),
-                up,
-                carrier: up,
-                mtu: 1500,
-                mac: None,
-                vlan: None,
-            }));
+            all.push(Message::Link(Link { index, name: name.into(), up, carrier: up, mtu: 1500, ..Link::default() }));
             for address in [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)] {
                 let address = address.parse().unwrap();
-                all.push(Message::Address(Address { link: index, with_prefix: address }));
+                all.push(Message::Address(Address::new(index, address)));
             }
         }
         let next_hop = |(id, to): (&u32, &NextHopTo)| Message::NextHop(NextHop { id: *id, to: to.clone() });
@@ -190,7 +182,7 @@ fn step(kernel: &mut Kernel, random: &mut StdRng, reported: bool) {
                     }
                 }
             }
-            let link = Link { index, name: name.into(), up, carrier: up, mtu: 1500, mac: None, vlan: None };
+            let link = Link { index, name: name.into(), up, carrier: up, mtu: 1500, ..Link::default() };
             messages.insert(0, Message::Link(link));
         }
         1 => {
@@ -416,7 +408,7 @@ fn a_dump_that_was_asked_for_is_done_though_an_audit_waits() {
         let mut kernel = kernel.0.lock().unwrap();
         kernel.up[1] = false;
         kernel.routes.clear();
-        let link = Link { index: 11, name: "b".into(), up: false, carrier: false, mtu: 1500, mac: None, vlan: None };
+        let link = Link { index: 11, name: "b".into(), up: false, carrier: false, mtu: 1500, ..Link::default() };
         kernel.say(Message::Link(link));
     }
     bed.settle();

@@ -279,10 +279,10 @@ impl Source for Kernel {
         let (mut all, mut connected) = (Vec::new(), Vec::new());
         for (port, name) in [(0u8, "a"), (1, "b"), (2, "c")] {
             let (index, name) = (10 + u32::from(port), name.to_owned());
-            all.push(Message::Link(Link { index, name, up: true, carrier: true, mtu: 1500, mac: None, vlan: None }));
+            all.push(Message::Link(Link { index, name, up: true, carrier: true, mtu: 1500, ..Link::default() }));
             for address in [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)] {
                 let with_prefix: InterfaceAddress = address.parse().unwrap();
-                all.push(Message::Address(Address { link: index, with_prefix }));
+                all.push(Message::Address(Address::new(index, with_prefix)));
                 connected.push(Message::Route(connected_route(index, with_prefix.network())));
             }
         }

@@ -367,7 +367,7 @@ struct Links(Arc<Mutex<VecDeque<Update>>>);
 
 impl Links {
     fn report(&self, name: &str, carrier: bool) {
-        let link = Link { index: 3, name: name.into(), up: true, carrier, mtu: 1500, mac: None, vlan: None };
+        let link = Link { index: 3, name: name.into(), up: true, carrier, mtu: 1500, ..Link::default() };
         self.0.lock().unwrap().push_back(Update::Notifications(vec![Message::Link(link)]));
     }
 }

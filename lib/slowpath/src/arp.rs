@@ -4,6 +4,8 @@
 //! | heard | answer | learn |
 //! | --- | --- | --- |
 //! | request for us | reply | the sender, if it is on this link |
+//! | request for an address of ours that is on no link (of Linux's loopback), or is local by a route | reply | likewise |
+//! | request for an address of another interface's | reply, if this one has no IPv4 address: it borrows one | likewise |
 //! | reply to us | - | the sender, if it is on this link; Linux hears it too |
 //! | anything else (gratuitous, for others) | - | the sender, only if it is known already |
 //! | probe: sender 0.0.0.0 | reply, if for us | nothing |
@@ -17,7 +19,7 @@ use perigee_packet::Arp;
 use perigee_packet::wire::arp::{LEN, REPLY, REQUEST, Repr};
 use perigee_packet::wire::ethernet::ethertype;
 
-use crate::Time;
+use crate::RouteDecision;
 use crate::frame::{self, Received};
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::Heard;
@@ -36,18 +38,19 @@ impl SlowPath {
             return;
         }
         let Some(own) = self.interfaces.get(received.interface) else { return };
-        let (mac, for_us) = (own.config.mac, own.has(IpAddr::V4(arp.target_ip)));
-        let ours = own.has(IpAddr::V4(arp.sender_ip));
+        let mac = own.config.mac;
+        let ours = own.has(IpAddr::V4(arp.sender_ip)) || self.interfaces.is_host_address(IpAddr::V4(arp.sender_ip));
+        let for_us = self.answers_for(turn, received.interface, arp.target_ip);
         let probe = arp.sender_ip.is_unspecified();
         if ours || !probe && !self.may_be_neighbor(received.interface, arp.sender_ip) {
             self.counters.drops.arp_sender_address += 1;
-            if ours && arp.sender_mac != mac {
+            if ours && !self.interfaces.iter().any(|(_, own)| own.config.mac == arp.sender_mac) {
                 self.conflict(turn.now, received.interface, IpAddr::V4(arp.sender_ip), arp.sender_mac);
             }
             return;
         }
         if !probe {
-            self.hear_arp(turn.now, received, &arp, for_us);
+            self.hear_arp(turn, received, &arp, for_us);
         }
         match arp.operation {
             REQUEST if for_us => {
@@ -59,7 +62,23 @@ impl SlowPath {
         }
     }
 
-    fn hear_arp(&mut self, now: Time, received: &Received, arp: &Repr, for_us: bool) {
+    /// Does the router answer on this link for an IPv4 address? As Linux does by default (arp_ignore = 0), except that an interface with
+    /// addresses of its own does not answer for those of other ports.
+    fn answers_for(&self, turn: Turn, id: InterfaceId, target: Ipv4Addr) -> bool {
+        let (Some(own), address) = (self.interfaces.get(id), IpAddr::V4(target)) else { return false };
+        if own.has(address) {
+            return true;
+        }
+        if !is_host(target) || self.interfaces.is_broadcast(target) {
+            return false;
+        }
+        match self.interfaces.owner(address, id) {
+            Some(_) => !own.is_numbered(),
+            None => self.interfaces.is_host_address(address) || turn.routes.route(address, 0) == RouteDecision::Local,
+        }
+    }
+
+    fn hear_arp(&mut self, turn: Turn, received: &Received, arp: &Repr, for_us: bool) {
         let Some(own) = self.interfaces.get(received.interface) else { return };
         let sender = IpAddr::V4(arp.sender_ip);
         // A broadcast reply is not an answer to a request of ours.
@@ -68,9 +87,9 @@ impl SlowPath {
             mac: Some(arp.sender_mac),
             solicited: arp.operation == REPLY && to_us,
             replace: true,
-            create: for_us && own.on_link(sender),
+            create: for_us && self.is_on_link(turn, received.interface, sender),
         };
-        self.neighbors.heard(now, (received.interface, sender), heard, &mut self.counters);
+        self.neighbors.heard(turn.now, (received.interface, sender), heard, &mut self.counters);
     }
 
     /// Can a host on this interface have the address?
@@ -81,7 +100,7 @@ impl SlowPath {
     /// Asks for a neighbor: all stations, or only the one it last was.
     pub(crate) fn request(&mut self, interface: InterfaceId, target: Ipv4Addr, mac: Option<MacAddr>) {
         let Some(own) = self.interfaces.get(interface).filter(|own| own.config.up) else { return };
-        let Some(source) = own.source4(Some(target)) else {
+        let Some(source) = self.interfaces.source4(interface, Some(target), true) else {
             self.counters.solicitations_without_source += 1;
             return;
         };

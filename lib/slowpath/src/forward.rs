@@ -62,7 +62,7 @@ impl SlowPath {
         }
         let counter = if !is_host(source) || self.interfaces.is_broadcast(source) {
             &mut self.counters.drops.martian_source
-        } else if self.interfaces.owner(IpAddr::V4(source), received.interface).is_some() {
+        } else if self.interfaces.is_own(IpAddr::V4(source), received.interface) {
             &mut self.counters.drops.own_source
         } else if !self.leads_back(turn, received.interface, source.into()) {
             &mut self.counters.drops.reverse_path
@@ -137,7 +137,7 @@ impl SlowPath {
 
     fn unicast4(&mut self, turn: Turn, received: &Received, packet: &Ipv4<&[u8]>, route: Option<SourceRoute>) {
         let destination = packet.destination();
-        if self.interfaces.owner(IpAddr::V4(destination), received.interface).is_none() {
+        if !self.interfaces.is_own(IpAddr::V4(destination), received.interface) {
             return self.forward4(turn, received, packet, destination, None);
         }
         // The packet's destination, or an intermediate one of its source route.
@@ -313,9 +313,9 @@ impl SlowPath {
         let Ok(mut view) = Ipv4::new(&mut ready[..]) else { return Ok(ready) };
         view.decrement_ttl();
         // The outgoing interface's address (RFC 1812 5.3.13.5, 5.3.13.6).
-        let ours = self.speak_from4(next_hop.0, next_hop.1).filter(|_| packet.has_options());
+        let ours = self.speak_from4(next_hop, packet.destination()).filter(|_| packet.has_options());
         if let Some(ours) = ours {
-            let is_own = |a| self.interfaces.owner(IpAddr::V4(a), next_hop.0).is_some();
+            let is_own = |a| self.interfaces.is_own(IpAddr::V4(a), next_hop.0);
             options::record(view.options_mut(), ours, is_own, turn.now)?;
             if let Some((route, next)) = route.and_then(|route| Some((route, route.next?))) {
                 options::advance(view.options_mut(), &route, ours);

@@ -34,9 +34,9 @@ impl SlowPath {
             }
         };
         let (source, destination) = (packet.source(), packet.destination());
-        let owner = |address| self.interfaces.owner(IpAddr::V6(address), received.interface);
-        let (ours, owned) =
-            (owner(source).is_some_and(|own| own.is_valid(IpAddr::V6(source))), owner(destination).is_some());
+        let id = received.interface;
+        let ours = self.interfaces.is_own_in_use(IpAddr::V6(source), id);
+        let owned = self.interfaces.is_own(IpAddr::V6(destination), id) || self.interfaces.is_anycast(destination, id);
         if source.is_multicast() || source.is_loopback() {
             self.counters.drops.martian_source += 1;
         } else if destination.is_unspecified() || destination.is_loopback() {

@@ -11,6 +11,7 @@ use perigee_packet::{Icmp4, Ipv4};
 use crate::frame::Received;
 use crate::machine::{SlowPath, Turn};
 use crate::options;
+use crate::source::DUMMY;
 
 /// RFC 1812 4.3.2.3: no more than 576 bytes altogether.
 const MAX_ERROR: usize = 576;
@@ -120,12 +121,13 @@ impl SlowPath {
         }
         let to = packet.source();
         let next_hop = self.way_back(turn, IpAddr::V4(to), received.interface);
-        // The address of the interface that the error leaves by (RFC 1812 4.3.2.4).
-        let from = next_hop.and_then(|next_hop| self.speak_from4(next_hop.key.0, next_hop.key.1));
-        let (Some(next_hop), Some(from)) = (next_hop, from) else {
+        let Some(next_hop) = next_hop else {
             self.counters.icmp_errors_unroutable += 1;
             return;
         };
+        // The address of the interface that the error leaves by (RFC 1812 4.3.2.4), or of another; without any, networks whose IPv4 goes
+        // by IPv6 next hops would have neither traceroute nor path MTU discovery (RFC 8950, RFC 7600 4.8).
+        let from = self.speak_from4(next_hop.key, to).unwrap_or(DUMMY);
         let within = self.limits.errors4.take(turn.now, received.interface, IpAddr::V4(to));
         if self.counters.limited(within) {
             return;
@@ -169,7 +171,7 @@ impl SlowPath {
             destination.is_multicast() || destination.is_broadcast() || self.interfaces.is_broadcast(destination);
         let bad_source = !is_host(source)
             || self.interfaces.is_broadcast(source)
-            || self.interfaces.owner(IpAddr::V4(source), received.interface).is_some();
+            || self.interfaces.is_own(IpAddr::V4(source), received.interface);
         packet.fragment_offset() == 0 && !about_error && !group && !bad_source
     }
 }

@@ -139,11 +139,13 @@ impl SlowPath {
             return;
         }
         let next_hop = self.way_back(turn, IpAddr::V6(to), received.interface);
-        // RFC 4443 4.2: from the address asked; where that is a group, from one of the interface.
-        let from = if !asked.is_multicast() {
+        // RFC 4443 4.2: from the address asked; where that is a group or an anycast address, from one of the interface.
+        let from = if self.interfaces.is_anycast(asked, received.interface) {
+            next_hop.and_then(|next_hop| self.interfaces.source6(next_hop.key.0, to))
+        } else if !asked.is_multicast() {
             Some(asked)
         } else if self.is_member(asked, received) {
-            self.speak_from6(received.interface, to)
+            self.interfaces.source6(received.interface, to)
         } else {
             self.counters.drops.echo_group += 1;
             return;
@@ -186,10 +188,9 @@ impl SlowPath {
         let (to, asked) = (packet.source(), packet.destination());
         let next_hop = self.way_back(turn, IpAddr::V6(to), received.interface);
         // RFC 4443 2.2: from the address the packet was sent to, or else of the interface the error leaves by.
-        let own = self.interfaces.owner(IpAddr::V6(asked), received.interface);
-        let from = match own.filter(|own| own.is_valid(IpAddr::V6(asked))) {
-            Some(_) => Some(asked),
-            None => next_hop.and_then(|next_hop| self.speak_from6(next_hop.key.0, to)),
+        let from = match self.interfaces.is_own_in_use(IpAddr::V6(asked), received.interface) {
+            true => Some(asked),
+            false => next_hop.and_then(|next_hop| self.interfaces.source6(next_hop.key.0, to)),
         };
         let (Some(next_hop), Some(from)) = (next_hop, from) else {
             self.counters.icmp_errors_unroutable += 1;

@@ -4,9 +4,13 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, is_link_local, solicited_node};
+use perigee_net::{
+    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, is_link_local,
+    solicited_node,
+};
 
 use crate::Time;
+use crate::source::{self, Candidate};
 
 /// Whether one of the router's own addresses may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,34 +82,44 @@ impl Own {
         is_link_local(address) || self.config.addresses.iter().any(|a| a.covers(address))
     }
 
-    /// Is it the solicited-node group of one of this interface's addresses?
+    /// Is it the solicited-node group of one of this interface's addresses, unicast or anycast?
     pub(crate) fn has_solicited_node(&self, group: Ipv6Addr) -> bool {
-        self.detection.keys().any(|address| solicited_node(*address) == group)
+        let unicast = self.detection.keys().copied();
+        unicast.chain(self.anycasts()).any(|address| solicited_node(address) == group)
     }
 
-    fn valid(&self) -> impl Iterator<Item = &InterfaceAddress> {
-        self.config.addresses.iter().filter(|a| self.is_valid(a.address))
+    /// The subnet-router anycast addresses of this link, by addresses in use (RFC 4291 2.6.1).
+    fn anycasts(&self) -> impl Iterator<Item = Ipv6Addr> + '_ {
+        self.config.subnet_routers().filter(|(_, by)| self.is_valid(*by)).map(|(anycast, _)| anycast)
     }
 
-    /// The IPv4 address to speak from: one in the prefix of `to` if there is one, else the primary one.
-    pub(crate) fn source4(&self, to: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
-        let near = to.and_then(|to| self.valid().find(|a| a.covers(IpAddr::V4(to))));
-        let any = || self.valid().find(|a| a.address.is_ipv4());
-        match near.or_else(any)?.address {
-            IpAddr::V4(address) => Some(address),
-            IpAddr::V6(_) => None,
-        }
+    /// Is it the subnet-router anycast address of a network of this link, and no address of the interface itself?
+    pub(crate) fn has_anycast(&self, address: Ipv6Addr) -> bool {
+        self.config.up && !self.has(IpAddr::V6(address)) && self.anycasts().any(|anycast| anycast == address)
     }
 
-    /// The IPv6 address to speak from: of the same scope as `to`, if there is one; link-local for neighbor discovery.
+    /// Has it an IPv4 address, or does it borrow one?
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.config.addresses.iter().any(|a| a.address.is_ipv4())
+    }
+
+    fn valid(&self) -> impl Iterator<Item = (InterfaceAddress, AddressAttributes)> + Clone + '_ {
+        let valid = self.config.addresses.iter().filter(|a| self.is_valid(a.address));
+        valid.map(|a| (*a, self.config.attributes_of(*a)))
+    }
+
+    /// The interface's own IPv4 address to speak from: one in the network of `near` if there is one, else the primary one.
+    fn source4(&self, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
+        source::choose4(self.valid(), near, on_link)
+    }
+
+    /// The interface's own IPv6 address to speak from to a station or a group on the link.
     pub(crate) fn source6(&self, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        let local = to.is_unicast_link_local() || to.is_multicast();
-        let all = || self.valid().filter_map(|a| if let IpAddr::V6(v6) = a.address { Some((a, v6)) } else { None });
-        let near = all().find(|(a, v6)| !local && !v6.is_unicast_link_local() && a.covers(IpAddr::V6(to)));
-        let scope = || all().find(|(_, v6)| v6.is_unicast_link_local() == local);
-        // A link-local source reaches no further than the link, so it is only for destinations on it.
-        let last = || all().find(|_| self.on_link(IpAddr::V6(to)) || to.is_multicast());
-        near.or_else(scope).or_else(last).map(|(_, v6)| v6)
+        source::choose(to, self.candidates(true)).map(|best| best.address)
+    }
+
+    fn candidates(&self, outgoing: bool) -> impl Iterator<Item = Candidate> + '_ {
+        self.valid().filter_map(move |(own, attributes)| Candidate::new(own, attributes, outgoing))
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -113,14 +127,21 @@ impl Own {
     }
 }
 
+/// The interface that an address belongs to; `None`: it is on none.
+type Owner = Option<InterfaceId>;
+
 /// All interfaces, and which addresses are the router's. Every packet asks several times, so it is all in sorted arrays.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interfaces {
     /// By number.
     table: Vec<Option<Own>>,
-    /// Which interface has each address that is not link-local: the lowest one.
-    owners4: Vec<(Ipv4Addr, InterfaceId)>,
-    owners6: Vec<(Ipv6Addr, InterfaceId)>,
+    /// The router's addresses that are on no interface, those that it speaks from first.
+    host_addresses: Vec<HostAddress>,
+    /// Which interface has each address that is not link-local: the lowest one, if any has.
+    owners4: Vec<(Ipv4Addr, Owner)>,
+    owners6: Vec<(Ipv6Addr, Owner)>,
+    /// Subnet-router anycast addresses that are not link-local, and the interfaces on whose networks they are.
+    anycasts: Vec<(Ipv6Addr, Owner)>,
     /// Directed broadcast addresses of each interface.
     broadcasts: Vec<(Ipv4Addr, InterfaceId)>,
     changes: u64,
@@ -161,26 +182,39 @@ impl Interfaces {
         self.index();
     }
 
+    /// Replaces the addresses that are on no interface.
+    pub(crate) fn set_host_addresses(&mut self, addresses: Vec<HostAddress>) {
+        self.host_addresses = addresses;
+        self.index();
+    }
+
     fn index(&mut self) {
         self.changes += 1;
-        let (mut owners4, mut owners6, mut broadcasts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut owners4, mut owners6, mut anycasts, mut broadcasts) = (vec![], vec![], vec![], vec![]);
+        let mut add = |address: IpAddr, owner: Owner| match address {
+            _ if is_link_local(address) => {}
+            IpAddr::V4(v4) => owners4.push((v4, owner)),
+            IpAddr::V6(v6) => owners6.push((v6, owner)),
+        };
         for (id, own) in self.iter() {
             for a in &own.config.addresses {
-                match a.address {
-                    _ if is_link_local(a.address) => {}
-                    IpAddr::V4(v4) => owners4.push((v4, id)),
-                    IpAddr::V6(v6) => owners6.push((v6, id)),
-                }
+                add(a.address, Some(id));
                 broadcasts.extend(a.broadcasts().map(|broadcast| (broadcast, id)));
             }
+            anycasts.extend(own.config.subnet_routers().map(|(anycast, _)| (anycast, Some(id))));
         }
-        owners4.sort_unstable();
-        owners4.dedup_by_key(|(address, _)| *address);
-        owners6.sort_unstable();
-        owners6.dedup_by_key(|(address, _)| *address);
+        for host in &self.host_addresses {
+            add(host.address.address, None);
+            anycasts.extend(host.subnet_router().map(|anycast| (anycast, None)));
+        }
+        anycasts.retain(|(anycast, _)| !anycast.is_unicast_link_local());
+        anycasts.sort_unstable();
+        anycasts.dedup();
+        sort(&mut owners4);
+        sort(&mut owners6);
         broadcasts.sort_unstable();
         broadcasts.dedup();
-        (self.owners4, self.owners6, self.broadcasts) = (owners4, owners6, broadcasts);
+        (self.owners4, self.owners6, self.anycasts, self.broadcasts) = (owners4, owners6, anycasts, broadcasts);
     }
 
     /// The interface that has this address. A link-local one is looked for on the receiving interface alone (RFC 4007 5).
@@ -194,8 +228,66 @@ impl Interfaces {
             IpAddr::V4(v4) => find(&self.owners4, &v4),
             IpAddr::V6(v6) => find(&self.owners6, &v6),
         };
-        let lowest = self.get(id?);
+        let lowest = id?.and_then(|id| self.get(id));
         here().or(lowest)
+    }
+
+    /// Is it an address of this router? A link-local one is asked for on the receiving interface alone.
+    pub(crate) fn is_own(&self, address: IpAddr, receiving: InterfaceId) -> bool {
+        match address {
+            _ if is_link_local(address) => self.get(receiving).is_some_and(|own| own.has(address)),
+            IpAddr::V4(v4) => find(&self.owners4, &v4).is_some(),
+            IpAddr::V6(v6) => find(&self.owners6, &v6).is_some(),
+        }
+    }
+
+    /// Is it an address of this router, in use? One that is on no interface always is.
+    pub(crate) fn is_own_in_use(&self, address: IpAddr, receiving: InterfaceId) -> bool {
+        self.owner(address, receiving).map_or(self.is_own(address, receiving), |own| own.is_valid(address))
+    }
+
+    /// Is it an address of this router that is on no interface?
+    pub(crate) fn is_host_address(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => find(&self.owners4, &v4) == Some(None),
+            IpAddr::V6(v6) => find(&self.owners6, &v6) == Some(None),
+        }
+    }
+
+    /// Is it a subnet-router anycast address of a network of this router, and no unicast address of its? A link-local one is that of the
+    /// receiving interface.
+    pub(crate) fn is_anycast(&self, address: Ipv6Addr, receiving: InterfaceId) -> bool {
+        if address.is_unicast_link_local() {
+            return self.get(receiving).is_some_and(|own| own.has_anycast(address));
+        }
+        let from = self.anycasts.partition_point(|(other, _)| *other < address);
+        let mut owners = self.anycasts[from..].iter().take_while(|(other, _)| *other == address);
+        let in_use = |owner: &Owner| {
+            owner.is_none_or(|id| self.get(id).is_some_and(|own| own.config.up && own.anycasts().any(|a| a == address)))
+        };
+        owners.any(|(_, owner)| in_use(owner)) && !self.is_own(address.into(), receiving)
+    }
+
+    /// The IPv4 address to speak from out of an interface, as Linux chooses it: the interface's own, one that is on no interface, or any
+    /// other's. The packet is for `near` next, and stays `on_link` or not.
+    pub(crate) fn source4(&self, outgoing: InterfaceId, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
+        let here = || self.get(outgoing)?.source4(near, on_link);
+        let on_none = || source::choose4(self.host_addresses.iter().map(|a| (a.address, a.attributes)), None, false);
+        let elsewhere = || self.iter().find_map(|(_, own)| own.source4(None, false));
+        here().or_else(on_none).or_else(elsewhere)
+    }
+
+    /// The IPv6 address to speak from out of an interface (RFC 6724 4: any address of a router's, but a link-local one only of that
+    /// interface). One that is link-local for a destination that is not is better than none: errors reach hosts on the link.
+    pub(crate) fn source6(&self, outgoing: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        let here = self.get(outgoing).into_iter().flat_map(|own| own.candidates(true));
+        let on_none = self.host_addresses.iter().filter(|a| a.attributes.scope == AddressScope::Global);
+        let on_none = on_none.filter_map(|a| Candidate::new(a.address, a.attributes, false));
+        let others = self.iter().filter(|(id, _)| *id != outgoing).flat_map(|(_, own)| own.candidates(false));
+        let elsewhere = on_none.chain(others).filter(|a| !a.address.is_unicast_link_local());
+        // What only the link hears comes from the link (RFC 6724 4).
+        let elsewhere = elsewhere.filter(|_| !to.is_unicast_link_local() && !to.is_multicast());
+        source::choose(to, here.chain(elsewhere)).map(|best| best.address)
     }
 
     /// Is it a broadcast address of this interface's prefixes?
@@ -240,8 +332,15 @@ impl Interfaces {
     }
 }
 
+/// In order of addresses. An address that several have is that of the lowest interface; one that is on no interface as well is
+/// in use whatever becomes of interfaces.
+fn sort<K: Ord + Copy>(owners: &mut Vec<(K, Owner)>) {
+    owners.sort_unstable();
+    owners.dedup_by_key(|(address, _)| *address);
+}
+
 /// What belongs to a key in a sorted list.
-fn find<K: Ord>(sorted: &[(K, InterfaceId)], key: &K) -> Option<InterfaceId> {
+fn find<K: Ord>(sorted: &[(K, Owner)], key: &K) -> Option<Owner> {
     let index = sorted.binary_search_by(|(other, _)| other.cmp(key)).ok()?;
     Some(sorted[index].1)
 }

@@ -39,6 +39,7 @@ mod options;
 mod rate;
 mod reassembly;
 mod redirect;
+mod source;
 mod types;
 
 pub use assistant::Assistant;

@@ -2,10 +2,10 @@
 //! The state machine: inputs in, outputs out, and everything that connects the parts.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use perigee_net::{Interface, InterfaceId, MacAddr, Policy, ReversePath, is_link_local};
+use perigee_net::{Interface, InterfaceId, MacAddr, Policy, ReversePath, is_host, is_link_local};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{flow, ipv6};
 use perigee_packet::{Ipv4, Ipv6};
@@ -89,6 +89,11 @@ impl SlowPath {
             Input::Own { interface, packet } => self.send_for_assistant(turn, interface, packet),
             Input::FromTwin { interface, frame } => self.linux_sent(turn, interface, frame),
             Input::SetInterface { id, interface } => self.set_interface(turn, id, interface),
+            Input::SetHostAddresses { addresses } => {
+                self.interfaces.set_host_addresses(addresses);
+                let ours = |key: &Key| self.interfaces.is_host_address(key.1);
+                self.neighbors.remove_all(ours, true, &mut self.counters);
+            }
             Input::RemoveInterface { id } => {
                 self.neighbors.remove_all(|key| key.0 == id, false, &mut self.counters);
                 self.interfaces.remove(id);
@@ -118,7 +123,7 @@ impl SlowPath {
     }
 
     fn learn(&mut self, now: Time, key: Key, mac: MacAddr) {
-        let usable = |own: &Own| own.config.up && !own.has(key.1);
+        let usable = |own: &Own| own.config.up && !own.has(key.1) && !self.interfaces.is_host_address(key.1);
         if mac.is_unicast() && self.interfaces.get(key.0).is_some_and(usable) {
             let heard = Heard { mac: Some(mac), solicited: false, replace: false, create: true };
             self.neighbors.heard(now, key, heard, &mut self.counters);
@@ -273,7 +278,8 @@ impl SlowPath {
             self.neighbors.interface_down(id, &mut self.counters);
         }
         if let Some(own) = self.interfaces.get(id) {
-            let gone = |key: &Key| key.0 == id && (!own.on_link(key.1) || own.has(key.1));
+            let neighbor = |address| own.on_link(address) || is_on_link_by_route(turn, id, address);
+            let gone = |key: &Key| key.0 == id && (!neighbor(key.1) || own.has(key.1));
             self.neighbors.remove_all(gone, true, &mut self.counters);
         }
         if up {
@@ -459,21 +465,28 @@ impl SlowPath {
         self.identifications.next(IpAddr::V4(from), IpAddr::V4(to)) as u16
     }
 
-    /// Any IPv4 address of this router, the interface's before others'.
-    pub(crate) fn speak_from4(&self, interface: InterfaceId, next_hop: IpAddr) -> Option<Ipv4Addr> {
+    /// Any IPv4 address of this router, the interface's before others', for a packet to `to` by a next hop.
+    pub(crate) fn speak_from4(&self, (interface, next_hop): Key, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let near = if let IpAddr::V4(next_hop) = next_hop { Some(next_hop) } else { None };
-        let here = self.interfaces.get(interface).and_then(|own| own.source4(near));
-        here.or_else(|| self.interfaces.iter().find_map(|(_, own)| own.source4(None)))
+        let on_link = self.interfaces.get(interface).is_some_and(|own| own.on_link(IpAddr::V4(to)));
+        self.interfaces.source4(interface, near, on_link)
     }
 
-    /// Any IPv6 address of this router that `to` can answer, the interface's before others'.
-    pub(crate) fn speak_from6(&self, interface: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        let fits = |a: &Ipv6Addr| to.is_unicast_link_local() || !a.is_unicast_link_local();
-        let here = self.interfaces.get(interface).and_then(|own| own.source6(to));
-        let here_fits = here.filter(fits);
-        let elsewhere = || self.interfaces.iter().find_map(|(_, own)| own.source6(to).filter(fits));
-        here_fits.or_else(elsewhere).or(here)
+    /// Is the address that of a station on this link, by the interface's networks or by a route?
+    pub(crate) fn is_on_link(&self, turn: Turn, id: InterfaceId, address: IpAddr) -> bool {
+        let by_network = |own: &Own| own.on_link(address);
+        self.interfaces.get(id).is_some_and(by_network) || is_on_link_by_route(turn, id, address)
     }
+}
+
+/// Does a route say that the address is a station's on this link, as that of a point-to-point link's peer?
+fn is_on_link_by_route(turn: Turn, id: InterfaceId, address: IpAddr) -> bool {
+    let routed = match address {
+        IpAddr::V4(v4) => is_host(v4),
+        IpAddr::V6(v6) => !is_link_local(address) && !v6.is_multicast() && !v6.is_unspecified() && !v6.is_loopback(),
+    };
+    let route = || turn.routes.route(address, flow::symmetric_hash_of(address, address, 0, None));
+    routed && route() == RouteDecision::Connected(id)
 }
 
 /// Whom a packet of the router's own is for.

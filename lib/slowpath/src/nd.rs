@@ -88,11 +88,13 @@ impl SlowPath {
         let id = received.interface;
         let Some(own) = self.interfaces.get(id) else { return };
         let detects = source.is_unspecified();
-        if !own.has(IpAddr::V6(target)) || !detects && !own.on_link(IpAddr::V6(source)) {
+        let anycast = own.has_anycast(target);
+        let for_us = own.has(IpAddr::V6(target)) || anycast;
+        if !for_us || !detects && !self.is_on_link(turn, id, IpAddr::V6(source)) {
             self.counters.drops.nd_not_for_us += 1;
             return;
         }
-        if !own.is_valid(IpAddr::V6(target)) {
+        if !anycast && !own.is_valid(IpAddr::V6(target)) {
             // RFC 4862 5.4.3: another station tries the same address; our own looped-back frame does not count.
             self.counters.drops.tentative += 1;
             if detects && received.source != own.config.mac {
@@ -107,7 +109,7 @@ impl SlowPath {
         let heard = Heard { mac, solicited: false, replace: true, create: true };
         let asker = (id, IpAddr::V6(source));
         self.neighbors.heard(turn.now, asker, heard, &mut self.counters);
-        let answer = advertisement(target, source, self.own_mac(id), true);
+        let Some(answer) = self.advertisement(id, target, source, true) else { return };
         // As with ARP, an answer is no use of the neighbor: whoever asks would make the router probe, and tell others of it.
         let station = self.neighbors.mac(asker).or(mac);
         self.send_own(turn.now, NextHop { key: asker, mac: station }, answer);
@@ -197,8 +199,29 @@ impl SlowPath {
 
     /// Announces an address to all nodes (RFC 4861 7.2.4 for a detecting station, 7.2.6 unasked).
     fn advertise(&mut self, interface: InterfaceId, address: Ipv6Addr) {
-        let packet = advertisement(address, ALL_NODES, self.own_mac(interface), false);
-        self.transmit_ip(interface, MacAddr::from_ipv6_multicast(ALL_NODES), &packet);
+        if let Some(packet) = self.advertisement(interface, address, ALL_NODES, false) {
+            self.transmit_ip(interface, MacAddr::from_ipv6_multicast(ALL_NODES), &packet);
+        }
+    }
+
+    /// This router's answer: R, S if asked, O, and the MAC. For an anycast address, which other routers have too, it comes from another
+    /// address, and without O: any of them will do (RFC 4861 7.2.7).
+    fn advertisement(
+        &self,
+        interface: InterfaceId,
+        target: Ipv6Addr,
+        destination: Ipv6Addr,
+        solicited: bool,
+    ) -> Option<Vec<u8>> {
+        let own = self.interfaces.get(interface)?;
+        let anycast = own.has_anycast(target);
+        let from = if anycast { own.source6(destination)? } else { target };
+        let mut bytes = packet(from, destination, 32);
+        let link_layer = Some(own.config.mac);
+        let message = Advertisement { router: true, solicited, r#override: !anycast, target, link_layer };
+        let written = message.emit(&mut bytes[ipv6::HEADER_LEN..], &from, &destination);
+        debug_assert!(written.is_ok());
+        Some(bytes)
     }
 
     fn own_mac(&self, interface: InterfaceId) -> MacAddr {
@@ -224,15 +247,6 @@ pub(crate) fn packet(source: Ipv6Addr, destination: Ipv6Addr, len: usize) -> Vec
 fn solicitation(target: Ipv6Addr, mac: Option<MacAddr>, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     let mut bytes = packet(source, destination, if mac.is_some() { 32 } else { 24 });
     let written = icmp6::emit_solicitation(&mut bytes[ipv6::HEADER_LEN..], target, mac, &source, &destination);
-    debug_assert!(written.is_ok());
-    bytes
-}
-
-/// This router's answer: R, S if asked, O, and the MAC.
-fn advertisement(target: Ipv6Addr, destination: Ipv6Addr, mac: MacAddr, solicited: bool) -> Vec<u8> {
-    let mut bytes = packet(target, destination, 32);
-    let message = Advertisement { router: true, solicited, r#override: true, target, link_layer: Some(mac) };
-    let written = message.emit(&mut bytes[ipv6::HEADER_LEN..], &target, &destination);
     debug_assert!(written.is_ok());
     bytes
 }

@@ -97,7 +97,7 @@ impl SlowPath {
         // A router is named by its link-local address, and by no other (RFC 4861 4.5).
         let named = target == destination || target.is_unicast_link_local();
         let station = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
-        let ours = self.interfaces.owner(source.into(), interface).is_some();
+        let ours = self.interfaces.is_own(source.into(), interface);
         let neighbor = station && !ours && !source.is_unicast_link_local() && own.on_link(source.into());
         let routed = !destination.is_multicast() && !destination.is_unicast_link_local() && !received.is_group();
         let from = own.source6(ALL_NODES).filter(Ipv6Addr::is_unicast_link_local);

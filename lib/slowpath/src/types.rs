@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_net::{Interface, InterfaceId, MacAddr, MulticastOutput};
+use perigee_net::{HostAddress, Interface, InterfaceId, MacAddr, MulticastOutput};
 
 /// Nanoseconds since any moment that the caller chooses; only differences count. Must not go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,6 +154,12 @@ pub enum Input<'a> {
         id: InterfaceId,
         /// All of its configuration.
         interface: Interface,
+    },
+    /// Replaces the addresses of this router that are on none of its interfaces (of Linux's loopback, say), those that it speaks from
+    /// first.
+    SetHostAddresses {
+        /// All of them.
+        addresses: Vec<HostAddress>,
     },
     /// Removes an interface, its neighbors and its waiting packets.
     RemoveInterface {

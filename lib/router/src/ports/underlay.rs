@@ -91,7 +91,17 @@ mod tests {
         let reports = Reports::default();
         let mut underlay = Underlay::new(Some(Box::new(reports.clone())), ["eth0".to_owned()].into_iter());
         let report = |up, carrier| {
-            let link = Link { index: 3, name: "eth0".into(), up, carrier, mtu: 1500, mac: None, vlan: None };
+            let link = Link {
+                index: 3,
+                name: "eth0".into(),
+                up,
+                carrier,
+                mtu: 1500,
+                mac: None,
+                vlan: None,
+                master: None,
+                vrf: None,
+            };
             reports.0.lock().unwrap().push(Update::Notifications(vec![Message::Link(link)]));
         };
         assert!(!underlay.follow() && underlay.has_carrier("eth0"));
@@ -113,8 +123,17 @@ mod tests {
         let mut underlay = Underlay::new(Some(Box::new(reports.clone())), ["eth0".to_owned()].into_iter());
         let mac: MacAddr = "02:00:00:00:00:01".parse().unwrap();
         let mut report = |index, name: &str| {
-            let link =
-                Link { index, name: name.into(), up: true, carrier: true, mtu: 1500, mac: Some(mac), vlan: None };
+            let link = Link {
+                index,
+                name: name.into(),
+                up: true,
+                carrier: true,
+                mtu: 1500,
+                mac: Some(mac),
+                vlan: None,
+                master: None,
+                vrf: None,
+            };
             reports.0.lock().unwrap().push(Update::Notifications(vec![Message::Link(link)]));
             underlay.follow();
             underlay.made_again()

@@ -31,6 +31,7 @@ impl SlowThread {
             let interface = Interface { up, ..interface.clone() };
             self.tell(Input::SetInterface { id, interface });
         }
+        self.tell(Input::SetHostAddresses { addresses: interfaces.host_addresses().to_vec() });
         self.carry_out();
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::fuzz::{any_group, any_interface, frame, pick};
+use crate::fuzz::{any_group, any_host_addresses, any_interface, frame, pick};
 use crate::world::*;
 use perigee_net::{Interface, InterfaceId, MacAddr};
 use perigee_packet::wire::ethernet::ethertype;
@@ -97,6 +97,7 @@ fn lockstep(seed: u64, steps: usize) {
         if step.is_multiple_of(200) {
             let id = pick(&mut rng, &[LEFT, RIGHT]);
             w.set(id, any_interface(&mut rng, id));
+            w.input(Input::SetHostAddresses { addresses: any_host_addresses(&mut rng) });
             let (group, from, decision) = any_group(&mut rng);
             w.table.1.decisions.insert((group, from), decision);
             w.advance(5_000);

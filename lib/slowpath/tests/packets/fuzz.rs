@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::world::*;
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastOutput, Policy, ReversePath};
+use perigee_net::{
+    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastOutput,
+    Policy, ReversePath,
+};
 use perigee_packet::wire::arp::Repr;
 use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
 use perigee_packet::{Ethernet, Ipv4, Ipv6};
@@ -260,7 +263,26 @@ pub fn any_interface(rng: &mut StdRng, id: InterfaceId) -> Interface {
         directed_broadcast: rng.random(),
         source_routes: rng.random(),
     };
-    Interface { policy, ..interface(id) }
+    let plain = interface(id);
+    let attributes = plain.addresses.iter().map(|a| (*a, any_attributes(rng)));
+    Interface { policy, attributes: attributes.collect(), ..plain }
+}
+
+fn any_attributes(rng: &mut StdRng) -> AddressAttributes {
+    let toward = InterfaceAddress { address: IpAddr::V6(any6(rng)), prefix_len: rng.random_range(0..=128) }.network();
+    AddressAttributes {
+        scope: pick(rng, &[AddressScope::Global, AddressScope::Global, AddressScope::Link, AddressScope::Host]),
+        deprecated: rng.random_bool(0.3),
+        toward: rng.random_bool(0.2).then_some(toward),
+    }
+}
+
+/// Addresses that are on no interface, or on one as well.
+pub fn any_host_addresses(rng: &mut StdRng) -> Vec<HostAddress> {
+    const SOME: &[&str] =
+        &["10.255.255.1/32", "10.0.2.1/32", "2001:db8:ffff::1/128", "2001:db8:fffe::1/64", "2001:db8:1::1/64"];
+    let some = SOME.iter().filter(|_| rng.random_bool(0.4)).map(|text| prefix(text)).collect::<Vec<_>>();
+    some.into_iter().map(|address| HostAddress { address, attributes: any_attributes(rng) }).collect()
 }
 
 fn reconfigure(rng: &mut StdRng) -> Input<'static> {
@@ -278,6 +300,7 @@ fn reconfigure(rng: &mut StdRng) -> Input<'static> {
             Input::SetInterface { id, interface: config }
         }
         2 if rng.random_bool(0.2) => Input::RemoveInterface { id },
+        2 if rng.random_bool(0.3) => Input::SetHostAddresses { addresses: any_host_addresses(rng) },
         2..5 => Input::SetInterface { id, interface: any_interface(rng, id) },
         5 => Input::SetNeighbor { interface: id, address, mac: any_mac(rng) },
         6 => Input::UnsetNeighbor { interface: id, address },
@@ -296,6 +319,8 @@ fn reconfigure(rng: &mut StdRng) -> Input<'static> {
 struct Mirror {
     neighbors: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
     interfaces: BTreeMap<InterfaceId, Interface>,
+    /// Addresses that are on no interface.
+    host_addresses: Vec<IpAddr>,
     /// Addresses in use before and after the step: what came from them, the router itself said.
     own: Vec<IpAddr>,
 }
@@ -305,8 +330,16 @@ impl Mirror {
         match input {
             Input::SetInterface { id, interface } => drop(self.interfaces.insert(*id, interface.clone())),
             Input::RemoveInterface { id } => drop(self.interfaces.remove(id)),
+            Input::SetHostAddresses { addresses } => {
+                self.host_addresses = addresses.iter().map(|own| own.address.address).collect();
+            }
             _ => {}
         }
+    }
+
+    fn in_use(&self, slow: &SlowPath) -> Vec<IpAddr> {
+        let valid = slow.addresses().filter(|a| a.state == AddressState::Valid).map(|a| a.address.address);
+        valid.chain(self.host_addresses.iter().copied()).collect()
     }
 
     fn event(&mut self, event: Event) {
@@ -400,10 +433,6 @@ impl Mirror {
     }
 }
 
-fn in_use(slow: &SlowPath) -> Vec<IpAddr> {
-    slow.addresses().filter(|a| a.state == AddressState::Valid).map(|a| a.address.address).collect()
-}
-
 fn total(slow: &SlowPath) -> u64 {
     slow.counters().iter().filter(|count| count.name != "punted").map(|count| count.value).sum()
 }
@@ -451,7 +480,7 @@ fn run(seed: u64, steps: u64) {
     let mut mirror = Mirror::default();
     let mut needed = 0;
     for step in 0..steps {
-        let before = in_use(&w.slow);
+        let before = mirror.in_use(&w.slow);
         let choice = if step < 2 { 0 } else { rng.random_range(0..100) };
         match choice {
             0 | 1 => {
@@ -524,7 +553,9 @@ fn run(seed: u64, steps: u64) {
                 assert!(after.0 > before.0 || after.1 > before.1, "a frame vanished uncounted: {frame:02x?}");
             }
         }
-        mirror.own = in_use(&w.slow).into_iter().filter(|a| before.contains(a)).collect();
+        mirror.own = mirror.in_use(&w.slow).into_iter().filter(|a| before.contains(a)).collect();
+        // Nobody else has the dummy address.
+        mirror.own.push(v4("192.0.0.8").into());
         std::mem::take(&mut w.events).into_iter().for_each(|event| mirror.event(event));
         std::mem::take(&mut w.sent).iter().for_each(|(id, frame)| mirror.sent(*id, frame));
         w.twin.clear();

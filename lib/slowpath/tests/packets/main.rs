@@ -3,6 +3,7 @@
 //! the sections of the RFCs that a test is about.
 #![forbid(unsafe_code)]
 
+mod anycast;
 mod arp;
 mod assistant;
 mod bounds;
@@ -18,4 +19,5 @@ mod multicast;
 mod nd;
 mod redirect;
 mod twin;
+mod unnumbered;
 mod world;
