@@ -45,6 +45,7 @@ mod start;
 mod tap;
 mod tasks;
 mod twin;
+mod unnumbered;
 mod vlan;
 mod workers;
 
@@ -97,6 +98,7 @@ const ALL: &[&[Scenario]] = &[
     tap::SCENARIOS,
     tasks::SCENARIOS,
     twin::SCENARIOS,
+    unnumbered::SCENARIOS,
     vlan::SCENARIOS,
     workers::SCENARIOS,
 ];

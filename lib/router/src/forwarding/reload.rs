@@ -138,9 +138,12 @@ impl Forwarding {
                 lost.push(format!("the operator route to {prefix} is gone: {why}"));
             }
         }
+        // A gateway need not be on a network of its link (`onlink`).
+        let gateways = new.gateways();
         for NeighborInfo { interface, address, mac, .. } in neighbors {
             let same = new.interfaces().get(interface).is_some_and(|i| i.name == self.routing.name_of(interface));
-            if let Some(mac) = mac.filter(|_| same && new.may_be_on(interface, address))
+            let fits = || gateways.contains(&(interface, address)) || new.may_be_on(interface, address);
+            if let Some(mac) = mac.filter(|_| same && fits())
                 && let Err(error) = new.set_neighbor(interface, address, Some(mac))
             {
                 lost.push(format!("packets to the neighbor {address} stay in the slow path: {error}"));
