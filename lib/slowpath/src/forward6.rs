@@ -36,7 +36,8 @@ impl SlowPath {
         let (source, destination) = (packet.source(), packet.destination());
         let id = received.interface;
         let ours = self.interfaces.is_own_in_use(IpAddr::V6(source), id);
-        let owned = self.interfaces.is_own(IpAddr::V6(destination), id) || self.interfaces.is_anycast(destination, id);
+        let owned =
+            self.interfaces.is_own(IpAddr::V6(destination), id) || self.interfaces.anycast(destination, id).is_some();
         if source.is_multicast() || source.is_loopback() {
             self.counters.drops.martian_source += 1;
         } else if destination.is_unspecified() || destination.is_loopback() {

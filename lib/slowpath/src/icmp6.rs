@@ -124,8 +124,9 @@ impl SlowPath {
 
     /// Not tentative, not a duplicate. Groups, and addresses only Linux knows, always are.
     fn is_in_use(&self, destination: Ipv6Addr, received: &Received) -> bool {
-        let address = IpAddr::V6(destination);
-        self.interfaces.owner(address, received.interface).is_none_or(|own| own.is_valid(address))
+        let (address, id) = (IpAddr::V6(destination), received.interface);
+        let unicast = || self.interfaces.owner(address, id).is_none_or(|own| own.is_valid(address));
+        self.interfaces.anycast(destination, id).unwrap_or_else(unicast)
     }
 
     fn echo6(&mut self, turn: Turn, received: &Received, request: &Ipv6<&[u8]>, icmp: &Icmp6<&[u8]>) {
@@ -140,7 +141,7 @@ impl SlowPath {
         }
         let next_hop = self.way_back(turn, IpAddr::V6(to), received.interface);
         // RFC 4443 4.2: from the address asked; where that is a group or an anycast address, from one of the interface.
-        let from = if self.interfaces.is_anycast(asked, received.interface) {
+        let from = if self.interfaces.anycast(asked, received.interface).is_some() {
             next_hop.and_then(|next_hop| self.interfaces.source6(next_hop.key.0, to))
         } else if !asked.is_multicast() {
             Some(asked)

@@ -93,9 +93,17 @@ impl Own {
         self.config.subnet_routers().filter(|(_, by)| self.is_valid(*by)).map(|(anycast, _)| anycast)
     }
 
-    /// Is it the subnet-router anycast address of a network of this link, and no address of the interface itself?
+    /// If it is the subnet-router anycast address of a network of this link: whether an address on that network is in use.
+    fn subnet_router_by(&self, address: Ipv6Addr) -> Option<bool> {
+        let mut by =
+            self.config.subnet_routers().filter(|(anycast, _)| *anycast == address).map(|(_, by)| by).peekable();
+        by.peek()?;
+        Some(by.any(|own| self.is_valid(own)))
+    }
+
+    /// Is it the subnet-router anycast address of a network of this link, in use, and no address of the interface itself?
     pub(crate) fn has_anycast(&self, address: Ipv6Addr) -> bool {
-        self.config.up && !self.has(IpAddr::V6(address)) && self.anycasts().any(|anycast| anycast == address)
+        self.config.up && !self.has(IpAddr::V6(address)) && self.subnet_router_by(address) == Some(true)
     }
 
     /// Has it an IPv4 address, or does it borrow one?
@@ -254,18 +262,19 @@ impl Interfaces {
         }
     }
 
-    /// Is it a subnet-router anycast address of a network of this router, and no unicast address of its? A link-local one is that of the
-    /// receiving interface.
-    pub(crate) fn is_anycast(&self, address: Ipv6Addr, receiving: InterfaceId) -> bool {
-        if address.is_unicast_link_local() {
-            return self.get(receiving).is_some_and(|own| own.has_anycast(address));
-        }
+    /// Whether it is in use, if it is a subnet-router anycast address of a network of this router, and no unicast address of its. A
+    /// link-local one is that of the receiving interface.
+    pub(crate) fn anycast(&self, address: Ipv6Addr, receiving: InterfaceId) -> Option<bool> {
+        let local = address.is_unicast_link_local().then_some((address, Some(receiving)));
         let from = self.anycasts.partition_point(|(other, _)| *other < address);
-        let mut owners = self.anycasts[from..].iter().take_while(|(other, _)| *other == address);
-        let in_use = |owner: &Owner| {
-            owner.is_none_or(|id| self.get(id).is_some_and(|own| own.config.up && own.anycasts().any(|a| a == address)))
+        let others = self.anycasts[from..].iter().copied().take_while(|(other, _)| *other == address);
+        let in_use = |owner: Owner| match owner.map(|id| self.get(id).filter(|own| own.config.up)) {
+            None => Some(true),
+            Some(own) => own?.subnet_router_by(address),
         };
-        owners.any(|(_, owner)| in_use(owner)) && !self.is_own(address.into(), receiving)
+        let mut found = local.into_iter().chain(others).filter_map(|(_, owner)| in_use(owner)).peekable();
+        found.peek()?;
+        (!self.is_own(address.into(), receiving)).then(|| found.any(|in_use| in_use))
     }
 
     /// The IPv4 address to speak from out of an interface, as Linux chooses it: the interface's own, one that is on no interface, or any

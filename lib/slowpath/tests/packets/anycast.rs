@@ -81,6 +81,25 @@ fn echo_to_its_solicited_node_group_is_answered() {
     assert_eq!(Ipv6::new(&w.take_packet().2[..]).unwrap().source(), v6("2001:db8:1::1"));
 }
 
+/// While all addresses of its network are tentative, nobody speaks for the network yet.
+#[test]
+fn it_is_not_answered_before_an_address_of_its_network_is_in_use() {
+    let mut w = World::new();
+    let a = host(LEFT, 2);
+    let mut more = interface(LEFT);
+    more.addresses.push(prefix("2001:db8:5::1/64"));
+    w.set(LEFT, more);
+    w.sent.clear();
+    w.table.0.push((prefix("2001:db8:5::/128"), RouteDecision::Local));
+    w.from(a, &ping6(a.v6, v6("2001:db8:5::"), b"x"));
+    ask(&mut w, a.v6, v6("2001:db8:5::"));
+    assert_eq!((w.take_packets(), w.dropped("tentative"), w.dropped("nd_not_for_us")), (vec![], 1, 1));
+    w.advance(1500);
+    w.sent.clear();
+    w.from(a, &ping6(a.v6, v6("2001:db8:5::"), b"x"));
+    assert_eq!(icmp6_of(&w.take_packet().2).0, icmp6::ECHO_REPLY);
+}
+
 /// RFC 6164 5: none on a /127, nor on a /128; and none of a network whose interface is down or whose address is another station's.
 #[test]
 fn what_has_no_subnet_router_anycast_address() {
