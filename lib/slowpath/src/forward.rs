@@ -313,8 +313,10 @@ impl SlowPath {
         let Ok(mut view) = Ipv4::new(&mut ready[..]) else { return Ok(ready) };
         view.decrement_ttl();
         // The outgoing interface's address (RFC 1812 5.3.13.5, 5.3.13.6).
-        let ours = self.speak_from4(next_hop, packet.destination()).filter(|_| packet.has_options());
-        if let Some(ours) = ours {
+        if !packet.has_options() {
+            return Ok(ready);
+        }
+        if let Some(ours) = self.speak_from4(next_hop, packet.destination()) {
             let is_own = |a| self.interfaces.is_own(IpAddr::V4(a), next_hop.0);
             options::record(view.options_mut(), ours, is_own, turn.now)?;
             if let Some((route, next)) = route.and_then(|route| Some((route, route.next?))) {

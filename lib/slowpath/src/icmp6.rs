@@ -125,8 +125,10 @@ impl SlowPath {
     /// Not tentative, not a duplicate. Groups, and addresses only Linux knows, always are.
     fn is_in_use(&self, destination: Ipv6Addr, received: &Received) -> bool {
         let (address, id) = (IpAddr::V6(destination), received.interface);
-        let unicast = || self.interfaces.owner(address, id).is_none_or(|own| own.is_valid(address));
-        self.interfaces.anycast(destination, id).unwrap_or_else(unicast)
+        match self.interfaces.owner(address, id) {
+            Some(own) => own.is_valid(address),
+            None => self.interfaces.anycast(destination, id).unwrap_or(true),
+        }
     }
 
     fn echo6(&mut self, turn: Turn, received: &Received, request: &Ipv6<&[u8]>, icmp: &Icmp6<&[u8]>) {
@@ -141,16 +143,18 @@ impl SlowPath {
         }
         let next_hop = self.way_back(turn, IpAddr::V6(to), received.interface);
         // RFC 4443 4.2: from the address asked; where that is a group or an anycast address, from one of the interface.
-        let from = if self.interfaces.anycast(asked, received.interface).is_some() {
-            next_hop.and_then(|next_hop| self.interfaces.source6(next_hop.key.0, to))
-        } else if !asked.is_multicast() {
-            Some(asked)
-        } else if self.is_member(asked, received) {
-            self.interfaces.source6(received.interface, to)
-        } else {
-            self.counters.drops.echo_group += 1;
-            return;
-        };
+        let unicast = || self.interfaces.is_own(IpAddr::V6(asked), received.interface);
+        let from =
+            if !asked.is_multicast() && !unicast() && self.interfaces.anycast(asked, received.interface).is_some() {
+                next_hop.and_then(|next_hop| self.interfaces.source6(next_hop.key.0, to))
+            } else if !asked.is_multicast() {
+                Some(asked)
+            } else if self.is_member(asked, received) {
+                self.interfaces.source6(received.interface, to)
+            } else {
+                self.counters.drops.echo_group += 1;
+                return;
+            };
         let (Some(next_hop), Some(from)) = (next_hop, from) else {
             self.counters.drops.own_unroutable += 1;
             return;

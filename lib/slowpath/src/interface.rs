@@ -111,14 +111,10 @@ impl Own {
         self.config.addresses.iter().any(|a| a.address.is_ipv4())
     }
 
-    fn valid(&self) -> impl Iterator<Item = (InterfaceAddress, AddressAttributes)> + Clone + '_ {
-        let valid = self.config.addresses.iter().filter(|a| self.is_valid(a.address));
-        valid.map(|a| (*a, self.config.attributes_of(*a)))
-    }
-
     /// The interface's own IPv4 address to speak from: one in the network of `near` if there is one, else the primary one.
     fn source4(&self, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
-        source::choose4(self.valid(), near, on_link)
+        let all = self.config.addresses.iter().filter(|a| a.address.is_ipv4());
+        source::choose4(all.map(|a| (*a, self.config.attributes_of(*a))), near, on_link)
     }
 
     /// The interface's own IPv6 address to speak from to a station or a group on the link.
@@ -127,7 +123,8 @@ impl Own {
     }
 
     fn candidates(&self, outgoing: bool) -> impl Iterator<Item = Candidate> + '_ {
-        self.valid().filter_map(move |(own, attributes)| Candidate::new(own, attributes, outgoing))
+        let valid = self.config.addresses.iter().filter(|a| a.address.is_ipv6() && self.is_valid(a.address));
+        valid.filter_map(move |own| Candidate::new(*own, self.config.attributes_of(*own), outgoing))
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -136,7 +133,7 @@ impl Own {
 }
 
 /// The interface that an address belongs to; `None`: it is on none.
-type Owner = Option<InterfaceId>;
+pub(crate) type Owner = Option<InterfaceId>;
 
 /// All interfaces, and which addresses are the router's. Every packet asks several times, so it is all in sorted arrays.
 #[derive(Clone, Debug, Default)]
@@ -150,6 +147,8 @@ pub(crate) struct Interfaces {
     owners6: Vec<(Ipv6Addr, Owner)>,
     /// Subnet-router anycast addresses that are not link-local, and the interfaces on whose networks they are.
     anycasts: Vec<(Ipv6Addr, Owner)>,
+    /// IPv6 addresses that any interface may speak from: not link-local. Those on no interface come first.
+    sources6: Vec<(Owner, InterfaceAddress, AddressAttributes)>,
     /// Directed broadcast addresses of each interface.
     broadcasts: Vec<(Ipv4Addr, InterfaceId)>,
     changes: u64,
@@ -215,6 +214,14 @@ impl Interfaces {
             add(host.address.address, None);
             anycasts.extend(host.subnet_router().map(|anycast| (anycast, None)));
         }
+        let on_none = self.host_addresses.iter().map(|a| (None, a.address, a.attributes));
+        let on_any = self.iter().flat_map(|(id, own)| {
+            own.config.addresses.iter().map(move |a| (Some(id), *a, own.config.attributes_of(*a)))
+        });
+        let reaches = |own: &InterfaceAddress, attributes: &AddressAttributes| {
+            own.address.is_ipv6() && !is_link_local(own.address) && attributes.scope == AddressScope::Global
+        };
+        self.sources6 = on_none.chain(on_any).filter(|(_, own, attributes)| reaches(own, attributes)).collect();
         anycasts.retain(|(anycast, _)| !anycast.is_unicast_link_local());
         anycasts.sort_unstable();
         anycasts.dedup();
@@ -251,7 +258,17 @@ impl Interfaces {
 
     /// Is it an address of this router, in use? One that is on no interface always is.
     pub(crate) fn is_own_in_use(&self, address: IpAddr, receiving: InterfaceId) -> bool {
-        self.owner(address, receiving).map_or(self.is_own(address, receiving), |own| own.is_valid(address))
+        let owner = match address {
+            _ if is_link_local(address) => Some(Some(receiving)),
+            IpAddr::V4(v4) => find(&self.owners4, &v4),
+            IpAddr::V6(v6) => find(&self.owners6, &v6),
+        };
+        let Some(owner) = owner else { return false };
+        let own = |id| self.get(id).filter(|own| own.has(address));
+        match own(receiving).or(owner.and_then(own)) {
+            Some(own) => own.is_valid(address),
+            None => owner.is_none(),
+        }
     }
 
     /// Is it an address of this router that is on no interface?
@@ -289,14 +306,19 @@ impl Interfaces {
     /// The IPv6 address to speak from out of an interface (RFC 6724 4: any address of a router's, but a link-local one only of that
     /// interface). One that is link-local for a destination that is not is better than none: errors reach hosts on the link.
     pub(crate) fn source6(&self, outgoing: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        let here = self.get(outgoing).into_iter().flat_map(|own| own.candidates(true));
-        let on_none = self.host_addresses.iter().filter(|a| a.attributes.scope == AddressScope::Global);
-        let on_none = on_none.filter_map(|a| Candidate::new(a.address, a.attributes, false));
-        let others = self.iter().filter(|(id, _)| *id != outgoing).flat_map(|(_, own)| own.candidates(false));
-        let elsewhere = on_none.chain(others).filter(|a| !a.address.is_unicast_link_local());
+        let here = source::choose(to, self.get(outgoing).into_iter().flat_map(|own| own.candidates(true)));
         // What only the link hears comes from the link (RFC 6724 4).
-        let elsewhere = elsewhere.filter(|_| !to.is_unicast_link_local() && !to.is_multicast());
-        source::choose(to, here.chain(elsewhere)).map(|best| best.address)
+        let of_link = to.is_unicast_link_local() || to.is_multicast();
+        if of_link || here.is_some_and(|here| here.needs_no_other(to)) {
+            return here.map(|best| best.address);
+        }
+        let in_use = |owner: Owner, own: InterfaceAddress| match owner {
+            Some(id) => id != outgoing && self.get(id).is_some_and(|it| it.is_valid(own.address)),
+            None => true,
+        };
+        let elsewhere = self.sources6.iter().filter(|(owner, own, _)| in_use(*owner, *own));
+        let elsewhere = elsewhere.filter_map(|(_, own, attributes)| Candidate::new(*own, *attributes, false));
+        source::choose(to, here.into_iter().chain(elsewhere)).map(|best| best.address)
     }
 
     /// Is it a broadcast address of this interface's prefixes?

@@ -93,7 +93,9 @@ impl SlowPath {
         let (source, destination) = (packet.source(), packet.destination());
         let Some(own) = self.interfaces.get(interface).filter(|own| own.config.policy.redirects) else { return };
         let IpAddr::V6(target) = target else { return };
-        let better = interface == received.interface && source != target && packet.hop_limit() > 1;
+        if interface != received.interface || source == target || packet.hop_limit() <= 1 {
+            return;
+        }
         // A router is named by its link-local address, and by no other (RFC 4861 4.5).
         let named = target == destination || target.is_unicast_link_local();
         let station = !source.is_multicast() && !source.is_unspecified() && !source.is_loopback();
@@ -101,7 +103,7 @@ impl SlowPath {
         let neighbor = station && !ours && !source.is_unicast_link_local() && own.on_link(source.into());
         let routed = !destination.is_multicast() && !destination.is_unicast_link_local() && !received.is_group();
         let from = own.source6(ALL_NODES).filter(Ipv6Addr::is_unicast_link_local);
-        let Some(from) = from.filter(|_| better && named && neighbor && routed) else { return };
+        let Some(from) = from.filter(|_| named && neighbor && routed) else { return };
         if self.limits.redirects6.take(turn.now, interface, source.into()).is_err() {
             self.counters.redirects_limited += 1;
             return;

@@ -35,6 +35,12 @@ impl Candidate {
         Some(Candidate { address, prefix_len, deprecated: attributes.deprecated, outgoing })
     }
 
+    /// Whether no address of another interface can suit a destination better, but for the destination itself: its scope is the same, it
+    /// is preferred, and it is the outgoing interface's.
+    pub(crate) fn needs_no_other(&self, to: Ipv6Addr) -> bool {
+        self.outgoing && !self.deprecated && scope(self.address) == scope(to)
+    }
+
     /// How well it suits a destination: the first difference decides.
     fn rank(&self, to: Ipv6Addr) -> [u8; 6] {
         let same = self.address == to;
@@ -102,22 +108,22 @@ fn common_prefix(a: Ipv6Addr, b: Ipv6Addr) -> u8 {
 /// The IPv4 address of an interface that Linux would choose: one in the network of `near`, else the first of those that reach least
 /// far. Addresses of the link count where the packet stays `on_link`.
 pub(crate) fn choose4(
-    addresses: impl Iterator<Item = (InterfaceAddress, AddressAttributes)> + Clone,
+    addresses: impl Iterator<Item = (InterfaceAddress, AddressAttributes)>,
     near: Option<Ipv4Addr>,
     on_link: bool,
 ) -> Option<Ipv4Addr> {
     let furthest = if on_link { AddressScope::Link } else { AddressScope::Global };
-    let fits = addresses.filter_map(|(own, attributes)| match own.address {
-        IpAddr::V4(address) if attributes.scope <= furthest => Some((address, own, attributes)),
-        _ => None,
-    });
-    let is_near = |(_, own, attributes): &(Ipv4Addr, InterfaceAddress, AddressAttributes)| {
-        near.is_some_and(|near| attributes.toward.unwrap_or(own.network()).contains(near.into()))
-    };
-    // Linux keeps the addresses of a link in this order; among equals the first one was there first, and secondary ones come last.
-    let ordered = |scope| fits.clone().filter(move |(.., attributes)| attributes.scope == scope);
-    let ordered = || ordered(AddressScope::Link).chain(ordered(AddressScope::Global));
-    ordered().find(is_near).or_else(|| ordered().next()).map(|(address, ..)| address)
+    // Linux keeps the addresses of a link by scope; among equals the first one was there first, and secondary ones come last.
+    let mut best = None;
+    for (own, attributes) in addresses.filter(|(_, attributes)| attributes.scope <= furthest) {
+        let IpAddr::V4(address) = own.address else { continue };
+        let network = || attributes.toward.unwrap_or(own.network());
+        let rank = (near.is_some_and(|near| network().contains(near.into())), attributes.scope);
+        if best.is_none_or(|(before, _)| rank > before) {
+            best = Some((rank, address));
+        }
+    }
+    best.map(|(_, address)| address)
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 //! The choice of a source against the rules of RFC 6724 5 as they stand there, pair by pair.
 
 use super::*;
+use crate::Time;
+use crate::interface::{AddressState, Detection, Interfaces, Own, Owner};
+use perigee_net::{HostAddress, Interface, InterfaceId, MacAddr, Policy};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -224,4 +227,79 @@ fn the_ipv4_source_is_the_one_that_linux_chooses() {
     }
     let none = [with("127.0.5.1/32", of(AddressScope::Host)), with("192.168.0.1/24", of(AddressScope::Link))];
     assert_eq!(choose4(none.iter().copied(), None, false), None);
+}
+
+/// Interfaces with some addresses each, of which some are not in use, and host addresses: what the router speaks from is what the rules
+/// choose among all that it may.
+#[test]
+fn what_the_router_speaks_from_is_the_best_of_all_its_addresses() {
+    let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(4443);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut elsewhere = 0;
+    for round in 0..5_000 {
+        let mut interfaces = Interfaces::default();
+        let mut all = Vec::new();
+        let random = |rng: &mut StdRng| {
+            let prefix_len = *[48, 64, 128].choose(rng).unwrap();
+            let own = InterfaceAddress { address: unicast(rng).into(), prefix_len };
+            let deprecated = rng.random_bool(0.3);
+            (own, AddressAttributes { deprecated, ..AddressAttributes::default() })
+        };
+        let outgoing = InterfaceId(rng.random_range(0..3));
+        let host_addresses: Vec<HostAddress> = (0..rng.random_range(0..3))
+            .map(|_| random(&mut rng))
+            .map(|(address, attributes)| HostAddress { address, attributes })
+            .collect();
+        let mut others: Vec<(Owner, InterfaceAddress, AddressAttributes)> =
+            host_addresses.iter().map(|host| (None, host.address, host.attributes)).collect();
+        for id in (0..3).map(InterfaceId) {
+            let addresses: Vec<_> = (0..rng.random_range(0..3)).map(|_| random(&mut rng)).collect();
+            let mut own = Own::new(Interface {
+                name: id.0.to_string(),
+                port: id.0,
+                vlan: None,
+                mtu: 1500,
+                mac: MacAddr([2, 0, 0, 0, 0, id.0 as u8]),
+                up: true,
+                addresses: addresses.iter().map(|(own, _)| *own).collect(),
+                attributes: addresses.iter().copied().collect(),
+                policy: Policy::default(),
+            });
+            for address in own.config.addresses.clone() {
+                let IpAddr::V6(v6) = address.address else { continue };
+                let state = if rng.random_bool(0.8) { AddressState::Valid } else { AddressState::Tentative };
+                own.detection.entry(v6).or_insert(Detection { state, sent: 0, due: Time(0) });
+                let valid = own.is_valid(v6.into());
+                let entry = (Some(id), address, own.config.attributes_of(address));
+                if valid && id == outgoing {
+                    all.extend(Candidate::new(entry.1, entry.2, true));
+                } else if valid {
+                    others.push(entry);
+                }
+            }
+            interfaces.set(id, own);
+        }
+        interfaces.set_host_addresses(host_addresses);
+        let to = unicast(&mut rng);
+        let may = others.iter().filter_map(|(_, own, attributes)| Candidate::new(*own, *attributes, false));
+        let may = may.filter(|other| !other.address.is_unicast_link_local() && !to.is_unicast_link_local());
+        all.extend(may);
+        // A router sends nothing to itself.
+        if all.iter().any(|own| own.address == to) {
+            continue;
+        }
+        let expected = slow_choice(to, &all).map(|best| best.address);
+        elsewhere += u32::from(slow_choice(to, &all).is_some_and(|best| !best.outgoing));
+        assert_eq!(interfaces.source6(outgoing, to), expected, "seed {seed}, round {round}: to {to} from {all:?}");
+    }
+    assert!(elsewhere > 500, "{elsewhere}");
+}
+
+fn unicast(rng: &mut StdRng) -> Ipv6Addr {
+    loop {
+        let address = address(rng);
+        if !address.is_multicast() && !address.is_loopback() && !address.is_unspecified() {
+            return address;
+        }
+    }
 }
