@@ -6,6 +6,7 @@ use perigee_tests::{Good, Host, World, wait_seeing};
 
 perigee_tests::scenarios![
     a_link_without_addresses_is_crossed_and_its_neighbor_answered,
+    the_loopbacks_addresses_are_the_routers_whatever_feeds_it_routes,
     ipv4_by_ipv6_next_hops_has_traceroute_and_path_mtus,
     peers_on_the_link_by_a_route_are_answered_and_stay_known,
     subnet_router_anycast_addresses_are_the_routers,
@@ -69,6 +70,25 @@ fn a_link_without_addresses_is_crossed_and_its_neighbor_answered(world: &World) 
     server.reaches("-I 10.255.0.2 10.0.1.1");
     assert_eq!(trace(&server, "10.0.1.2"), ["10.0.1.1", "10.0.1.2"]);
     router.stop();
+}
+
+/// FRR's zebra reports no local routes, and without a feed nobody does.
+fn the_loopbacks_addresses_are_the_routers_whatever_feeds_it_routes(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    for feed in ["netlink", "fpm", "none"] {
+        let router = world.router("", &format!("{PORTS}\n[linux]\nfeed = \"{feed}\""));
+        client.reaches("10.0.1.1");
+        add_to_loopback(world, &["10.255.0.1/32", "2001:db8:ffff::1/128"]);
+        for address in ["10.255.0.1", "2001:db8:ffff::1"] {
+            client.reaches(address);
+            client.ping(5, address);
+        }
+        for address in ["10.255.0.1/32", "2001:db8:ffff::1/128"] {
+            world.ip(&format!("addr del {address} dev lo"));
+            router.loses(address);
+        }
+        router.stop();
+    }
 }
 
 /// RFC 8950: links have link-local IPv6 addresses only.
