@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Links without addresses of their own, peers without a common prefix, and the addresses that the router speaks from.
+//! Links without addresses, peers without a common prefix, and the addresses that the router speaks from.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, Host, World, wait_seeing};

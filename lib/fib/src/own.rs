@@ -37,8 +37,9 @@ pub enum OwnAddress {
 }
 
 impl OwnAddresses {
-    /// The addresses of these interfaces, whether they are up or not, and those on none. Link-local IPv6 addresses are left out: each
-    /// link has its own (RFC 4007 5), and they are never forwarded. So are anycast addresses: other routers have them, too.
+    /// The addresses of these interfaces, whether they are up or not, and those on none. Link-local IPv6 addresses are
+    /// left out: each link has its own (RFC 4007 5), and they are never forwarded. So are anycast addresses: other
+    /// routers have them, too.
     pub(crate) fn new(interfaces: &[Interface], host_addresses: &[HostAddress]) -> Self {
         let addresses = || interfaces.iter().flat_map(|interface| interface.addresses.iter().copied());
         let is_scoped = |address: IpAddr| address.is_ipv6() && is_link_local(address);

@@ -220,8 +220,9 @@ impl Follower {
         self.effect(crate::Effect::InterfacesChanged);
     }
 
-    /// The router's addresses on links that are no interfaces of its own: the loopback, dummies, VRFs. In Linux's order of links, in which
-    /// it looks for a source itself. An address of a link, of the machine, or of a VRF that is not followed is none of the router's.
+    /// The router's addresses on links that are none of its interfaces: the loopback, dummies, VRFs. In Linux's order
+    /// of links, in which it looks for a source itself. An address of a link, of the machine, or of a VRF that is not
+    /// followed is none of the router's.
     fn host_addresses(&self) -> Vec<HostAddress> {
         let followed = |link: &Link| {
             let master = || self.links.get(&link.master?)?.link.vrf;

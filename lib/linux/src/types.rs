@@ -184,8 +184,8 @@ pub struct Port {
 pub trait Table {
     /// The interfaces.
     fn interfaces(&self) -> &Interfaces;
-    /// Replaces the interfaces, and the addresses of the router that are on none of them. An interface keeps its number; there may be
-    /// new ones at the end. The table reports what does not fit.
+    /// Replaces the interfaces, and the addresses of the router that are on none of them. An interface keeps its
+    /// number; there may be new ones at the end. The table reports what does not fit.
     fn set_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>);
     /// Linux alone says which networks are connected by these interfaces; the others' follow from their addresses.
     fn set_linux_connects(&mut self, interfaces: BTreeSet<InterfaceId>);

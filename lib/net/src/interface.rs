@@ -65,8 +65,8 @@ impl InterfaceAddress {
         pair.into_iter().flatten().map(Ipv4Addr::from_bits)
     }
 
-    /// The subnet-router anycast address of an IPv6 prefix, which all routers on the link have: the prefix and zeros (RFC 4291 2.6.1).
-    /// A /127 and a /128 have none (RFC 6164 5), nor has the prefix `::`, which is no address.
+    /// The subnet-router anycast address of an IPv6 prefix, which all routers on the link have: the prefix and zeros
+    /// (RFC 4291 2.6.1). A /127 and a /128 have none (RFC 6164 5), nor has the prefix `::`, which is no address.
     pub fn subnet_router(self) -> Option<Ipv6Addr> {
         match self.network() {
             Prefix::V6(net) if net.len() <= 126 && net.addr() != 0 => Some(Ipv6Addr::from_bits(net.addr())),
@@ -75,7 +75,8 @@ impl InterfaceAddress {
     }
 }
 
-/// How far an address reaches, where Linux says so (`ip address`: `scope`). That of an IPv6 address is a part of it instead.
+/// How far an address reaches, where Linux says so (`ip address`: `scope`). That of an IPv6 address is a part of it
+/// instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressScope {
     /// Beyond the link.
@@ -91,9 +92,11 @@ pub enum AddressScope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AddressAttributes {
     pub scope: AddressScope,
-    /// A source only where no other will do (RFC 4862 5.5.4, RFC 6724 5, rule 3). Linux chooses IPv4 sources without looking at it.
+    /// A source only where no other will do (RFC 4862 5.5.4, RFC 6724 5, rule 3). Linux chooses IPv4 sources without
+    /// looking at it.
     pub deprecated: bool,
-    /// The network whose hosts it is spoken to from, if that is not the address's own: the peer's, or one that has no connected route.
+    /// The network whose hosts it is spoken to from, if that is not the address's own: the peer's, or one that has no
+    /// connected route.
     pub toward: Option<Prefix>,
 }
 

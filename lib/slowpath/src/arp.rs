@@ -4,8 +4,8 @@
 //! | heard | answer | learn |
 //! | --- | --- | --- |
 //! | request for us | reply | the sender, if it is on this link |
-//! | request for an address of ours that is on no link (of Linux's loopback), or is local by a route | reply | likewise |
-//! | request for an address of another interface's | reply, if this one has no IPv4 address: it borrows one | likewise |
+//! | request for a host address (of Linux's loopback), or what is local by a route | reply | likewise |
+//! | request for another interface's address | reply, if this one has none of IPv4: it borrows | likewise |
 //! | reply to us | - | the sender, if it is on this link; Linux hears it too |
 //! | anything else (gratuitous, for others) | - | the sender, only if it is known already |
 //! | probe: sender 0.0.0.0 | reply, if for us | nothing |
@@ -62,8 +62,8 @@ impl SlowPath {
         }
     }
 
-    /// Does the router answer on this link for an IPv4 address? As Linux does by default (arp_ignore = 0), except that an interface with
-    /// addresses of its own does not answer for those of other ports.
+    /// Does the router answer on this link for an IPv4 address? As Linux does by default (arp_ignore = 0), except that
+    /// an interface that has an IPv4 address does not answer for those of other ports.
     fn answers_for(&self, turn: Turn, id: InterfaceId, target: Ipv4Addr) -> bool {
         let (Some(own), address) = (self.interfaces.get(id), IpAddr::V4(target)) else { return false };
         if own.has(address) {

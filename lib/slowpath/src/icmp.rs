@@ -125,8 +125,9 @@ impl SlowPath {
             self.counters.icmp_errors_unroutable += 1;
             return;
         };
-        // The address of the interface that the error leaves by (RFC 1812 4.3.2.4), or of another; without any, networks whose IPv4 goes
-        // by IPv6 next hops would have neither traceroute nor path MTU discovery (RFC 8950, RFC 7600 4.8).
+        // The address of the interface that the error leaves by (RFC 1812 4.3.2.4), or of another; without any,
+        // networks whose IPv4 goes by IPv6 next hops would have neither traceroute nor path MTU discovery (RFC 8950,
+        // RFC 7600 4.8).
         let from = self.speak_from4(next_hop.key, to).unwrap_or(DUMMY);
         let within = self.limits.errors4.take(turn.now, received.interface, IpAddr::V4(to));
         if self.counters.limited(within) {

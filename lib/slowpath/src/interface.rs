@@ -93,7 +93,8 @@ impl Own {
         self.config.subnet_routers().filter(|(_, by)| self.is_valid(*by)).map(|(anycast, _)| anycast)
     }
 
-    /// If it is the subnet-router anycast address of a network of this link: whether an address on that network is in use.
+    /// If it is the subnet-router anycast address of a network of this link: whether an address on that network is in
+    /// use.
     fn subnet_router_by(&self, address: Ipv6Addr) -> Option<bool> {
         let mut by =
             self.config.subnet_routers().filter(|(anycast, _)| *anycast == address).map(|(_, by)| by).peekable();
@@ -101,7 +102,8 @@ impl Own {
         Some(by.any(|own| self.is_valid(own)))
     }
 
-    /// Is it the subnet-router anycast address of a network of this link, in use, and no address of the interface itself?
+    /// Is it the subnet-router anycast address of a network of this link, in use, and no address of the interface
+    /// itself?
     pub(crate) fn has_anycast(&self, address: Ipv6Addr) -> bool {
         self.config.up && !self.has(IpAddr::V6(address)) && self.subnet_router_by(address) == Some(true)
     }
@@ -111,7 +113,8 @@ impl Own {
         self.config.addresses.iter().any(|a| a.address.is_ipv4())
     }
 
-    /// The interface's own IPv4 address to speak from: one in the network of `near` if there is one, else the primary one.
+    /// The interface's own IPv4 address to speak from: one in the network of `near` if there is one, else the primary
+    /// one.
     fn source4(&self, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
         let all = self.config.addresses.iter().filter(|a| a.address.is_ipv4());
         source::choose4(all.map(|a| (*a, self.config.attributes_of(*a))), near, on_link)
@@ -279,8 +282,8 @@ impl Interfaces {
         }
     }
 
-    /// Whether it is in use, if it is a subnet-router anycast address of a network of this router, and no unicast address of its. A
-    /// link-local one is that of the receiving interface.
+    /// Whether it is in use, if it is a subnet-router anycast address of a network of this router, and no unicast
+    /// address of its. A link-local one is that of the receiving interface.
     pub(crate) fn anycast(&self, address: Ipv6Addr, receiving: InterfaceId) -> Option<bool> {
         let local = address.is_unicast_link_local().then_some((address, Some(receiving)));
         let from = self.anycasts.partition_point(|(other, _)| *other < address);
@@ -294,8 +297,8 @@ impl Interfaces {
         (!self.is_own(address.into(), receiving)).then(|| found.any(|in_use| in_use))
     }
 
-    /// The IPv4 address to speak from out of an interface, as Linux chooses it: the interface's own, one that is on no interface, or any
-    /// other's. The packet is for `near` next, and stays `on_link` or not.
+    /// The IPv4 address to speak from out of an interface, as Linux chooses it: the interface's own, one that is on no
+    /// interface, or any other's. The packet is for `near` next, and stays `on_link` or not.
     pub(crate) fn source4(&self, outgoing: InterfaceId, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
         let here = || self.get(outgoing)?.source4(near, on_link);
         let on_none = || source::choose4(self.host_addresses.iter().map(|a| (a.address, a.attributes)), None, false);
@@ -303,8 +306,9 @@ impl Interfaces {
         here().or_else(on_none).or_else(elsewhere)
     }
 
-    /// The IPv6 address to speak from out of an interface (RFC 6724 4: any address of a router's, but a link-local one only of that
-    /// interface). One that is link-local for a destination that is not is better than none: errors reach hosts on the link.
+    /// The IPv6 address to speak from out of an interface (RFC 6724 4: any address of a router's, but a link-local one
+    /// only of that interface). One that is link-local for a destination that is not is better than none: errors reach
+    /// hosts on the link.
     pub(crate) fn source6(&self, outgoing: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr> {
         let here = source::choose(to, self.get(outgoing).into_iter().flat_map(|own| own.candidates(true)));
         // What only the link hears comes from the link (RFC 6724 4).
@@ -363,8 +367,8 @@ impl Interfaces {
     }
 }
 
-/// In order of addresses. An address that several have is that of the lowest interface; one that is on no interface as well is
-/// in use whatever becomes of interfaces.
+/// In order of addresses. An address that several have is that of the lowest interface; one that is on no interface as
+/// well is in use whatever becomes of interfaces.
 fn sort<K: Ord + Copy>(owners: &mut Vec<(K, Owner)>) {
     owners.sort_unstable();
     owners.dedup_by_key(|(address, _)| *address);

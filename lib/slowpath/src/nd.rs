@@ -204,8 +204,8 @@ impl SlowPath {
         }
     }
 
-    /// This router's answer: R, S if asked, O, and the MAC. For an anycast address, which other routers have too, it comes from another
-    /// address, and without O: any of them will do (RFC 4861 7.2.7).
+    /// This router's answer: R, S if asked, O, and the MAC. For an anycast address, which other routers have too, it
+    /// comes from another address, and without O: any of them will do (RFC 4861 7.2.7).
     fn advertisement(
         &self,
         interface: InterfaceId,

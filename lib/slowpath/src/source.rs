@@ -13,7 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_net::{AddressAttributes, AddressScope, InterfaceAddress, Prefix};
 
-/// What an ICMP error of a router without any IPv4 address comes from: the dummy address of RFC 7600 4.8, as with Linux.
+/// What an ICMP error of a router without any IPv4 address comes from: the dummy address of RFC 7600 4.8, as with
+/// Linux.
 pub(crate) const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// An IPv6 address that the router may speak from.
@@ -35,8 +36,8 @@ impl Candidate {
         Some(Candidate { address, prefix_len, deprecated: attributes.deprecated, outgoing })
     }
 
-    /// Whether no address of another interface can suit a destination better, but for the destination itself: its scope is the same, it
-    /// is preferred, and it is the outgoing interface's.
+    /// Whether no address of another interface can suit a destination better, except the destination itself: its scope
+    /// is the same, it is preferred, and it is the outgoing interface's.
     pub(crate) fn needs_no_other(&self, to: Ipv6Addr) -> bool {
         self.outgoing && !self.deprecated && scope(self.address) == scope(to)
     }
@@ -105,15 +106,16 @@ fn common_prefix(a: Ipv6Addr, b: Ipv6Addr) -> u8 {
     (a.to_bits() ^ b.to_bits()).leading_zeros() as u8
 }
 
-/// The IPv4 address of an interface that Linux would choose: one in the network of `near`, else the first of those that reach least
-/// far. Addresses of the link count where the packet stays `on_link`.
+/// The IPv4 address of an interface that Linux would choose: one in the network of `near`, else the first of those that
+/// reach least far. Addresses of the link count where the packet stays `on_link`.
 pub(crate) fn choose4(
     addresses: impl Iterator<Item = (InterfaceAddress, AddressAttributes)>,
     near: Option<Ipv4Addr>,
     on_link: bool,
 ) -> Option<Ipv4Addr> {
     let furthest = if on_link { AddressScope::Link } else { AddressScope::Global };
-    // Linux keeps the addresses of a link by scope; among equals the first one was there first, and secondary ones come last.
+    // Linux keeps the addresses of a link by scope; among equals the first one was there first, and secondary ones come
+    // last.
     let mut best = None;
     for (own, attributes) in addresses.filter(|(_, attributes)| attributes.scope <= furthest) {
         let IpAddr::V4(address) = own.address else { continue };

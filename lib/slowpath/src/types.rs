@@ -155,8 +155,8 @@ pub enum Input<'a> {
         /// All of its configuration.
         interface: Interface,
     },
-    /// Replaces the addresses of this router that are on none of its interfaces (of Linux's loopback, say), those that it speaks from
-    /// first.
+    /// Replaces the addresses of this router that are on none of its interfaces (of Linux's loopback, say), those that
+    /// it speaks from first.
     SetHostAddresses {
         /// All of them.
         addresses: Vec<HostAddress>,

@@ -229,8 +229,8 @@ fn the_ipv4_source_is_the_one_that_linux_chooses() {
     assert_eq!(choose4(none.iter().copied(), None, false), None);
 }
 
-/// Interfaces with some addresses each, of which some are not in use, and host addresses: what the router speaks from is what the rules
-/// choose among all that it may.
+/// Interfaces with some addresses each, of which some are not in use, and host addresses: what the router speaks from
+/// is what the rules choose among all that it may.
 #[test]
 fn what_the_router_speaks_from_is_the_best_of_all_its_addresses() {
     let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(4443);

@@ -56,7 +56,7 @@ fn solicitations_for_it_are_answered_without_override() {
         assert_eq!(answer, (unicast, v6(target), true, false), "{target}");
         w.sent.clear();
     }
-    // A station that would have it for itself is told; that it asks is no conflict.
+    // A station that tests it by duplicate address detection gets an answer; its question is no conflict.
     ask(&mut w, Ipv6Addr::UNSPECIFIED, v6("2001:db8:1::"));
     let answer = w.sent.iter().find_map(|(_, frame)| advertisement_of(frame)).expect("an answer");
     assert_eq!(answer, (mac(LEFT).link_local(), v6("2001:db8:1::"), false, false));
@@ -100,7 +100,8 @@ fn it_is_not_answered_before_an_address_of_its_network_is_in_use() {
     assert_eq!(icmp6_of(&w.take_packet().2).0, icmp6::ECHO_REPLY);
 }
 
-/// RFC 6164 5: none on a /127, nor on a /128; and none of a network whose interface is down or whose address is another station's.
+/// RFC 6164 5: none on a /127, nor on a /128; and none of a network whose interface is down or whose address is another
+/// station's.
 #[test]
 fn what_has_no_subnet_router_anycast_address() {
     for (text, asked) in [("2001:db8:1::1/127", "2001:db8:1::"), ("2001:db8:1::1/128", "2001:db8:1::1")] {
@@ -122,7 +123,8 @@ fn what_has_no_subnet_router_anycast_address() {
     assert_eq!((w.count("echo_replied"), w.dropped("interface_down")), (0, 1));
 }
 
-/// That an address has no connected route (`noprefixroute`) does not make its subnet smaller; one that is on no link has a subnet, too.
+/// That an address has no connected route (`noprefixroute`) does not make its subnet smaller; one that is on no link
+/// has a subnet, too.
 #[test]
 fn subnets_without_a_connected_route_have_one() {
     let mut w = World::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Links without addresses of their own, addresses that are on no link (of Linux's loopback), and peers without a common prefix.
+//! Links without addresses, host addresses (of Linux's loopback), and peers without a common prefix.
 
 use crate::world::*;
 use perigee_net::{AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr};
