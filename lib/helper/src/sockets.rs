@@ -19,9 +19,11 @@ mod group {
     pub const IPV6_MULTICAST: u32 = 1 << 9;
     pub const IPV6_ROUTE: u32 = 1 << 10;
     pub const IPV6_RULE: u32 = 1 << 18;
+    pub const IPV4_SETTINGS: u32 = 1 << 23;
+    pub const IPV6_SETTINGS: u32 = 1 << 24;
     pub const NEXT_HOP: u32 = 1 << 31;
-    const IPV4: u32 = IPV4_ADDRESS | IPV4_MULTICAST | IPV4_ROUTE | IPV4_RULE;
-    const IPV6: u32 = IPV6_ADDRESS | IPV6_MULTICAST | IPV6_ROUTE | IPV6_RULE;
+    const IPV4: u32 = IPV4_ADDRESS | IPV4_MULTICAST | IPV4_ROUTE | IPV4_RULE | IPV4_SETTINGS;
+    const IPV6: u32 = IPV6_ADDRESS | IPV6_MULTICAST | IPV6_ROUTE | IPV6_RULE | IPV6_SETTINGS;
     pub const ALL: u32 = LINK | NEIGHBOR | IPV4 | IPV6 | NEXT_HOP;
 }
 

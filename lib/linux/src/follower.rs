@@ -6,6 +6,7 @@ use crate::dump::Seen;
 use crate::feed::Feed;
 use crate::multicast::Multicast;
 use crate::rules::Rules;
+use crate::settings::Settings;
 use crate::status::Counters;
 use crate::translate::Policy;
 use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
@@ -58,6 +59,8 @@ pub struct Follower {
     /// IPv6 routes that the last dump did not name.
     pub(crate) doubtful: BTreeSet<RouteId>,
     pub(crate) multicast: Multicast,
+    /// Linux's settings of its links.
+    pub(crate) settings: Settings,
     /// Ports whose twins are being made again.
     pub(crate) making: BTreeSet<usize>,
     /// Ports whose twins have to be made again, with the addresses that they had.
@@ -116,6 +119,7 @@ impl Follower {
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             multicast: Multicast::default(),
+            settings: Settings::default(),
             making: BTreeSet::new(),
             twinless: BTreeMap::new(),
             namespace_gone: false,
@@ -351,6 +355,9 @@ impl Follower {
                 self.neighbor_is_there(id, dumped, &neighbor);
             }
             Message::NeighborGone(neighbor) => self.neighbor_is_gone(&neighbor),
+            Message::ProxyNeighbor(_) | Message::ProxyNeighbors(_) => {}
+            Message::NetworkSettings(settings) => self.settings_are_there(settings),
+            Message::NetworkSettingsGone(v6, link) => self.settings_are_gone(v6, link),
         }
     }
 }

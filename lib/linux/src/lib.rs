@@ -34,6 +34,7 @@
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins and namespaces that went away are made again |
+//! | `settings.rs` | Linux's settings of its links |
 //! | `status.rs` | numbers to show |
 #![forbid(unsafe_code)]
 
@@ -49,6 +50,7 @@ mod neighbors;
 mod next_hops;
 mod routes;
 mod rules;
+mod settings;
 mod status;
 mod translate;
 mod twins;

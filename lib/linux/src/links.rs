@@ -94,6 +94,7 @@ impl Follower {
     pub(crate) fn link_is_gone(&mut self, now: u64, index: u32) {
         self.named_links.remove(&index);
         let Some(known) = self.links.remove(&index) else { return };
+        self.forget_settings(index);
         self.stale = true;
         self.request_resync();
         let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port)) else { return };

@@ -17,8 +17,10 @@ use rustix::net::{RecvFlags, SendFlags, recvfrom, send};
 
 use super::background::{Background, Reporter, Stopped};
 use super::decode::{ENOBUFS, Tally, decode};
-use super::message::Message;
-use super::wire::{AF_INET, AF_INET6, AF_UNSPEC, FAMILY_MULTICAST4, FAMILY_MULTICAST6, dump_request, kind};
+use super::message::{Message, ProxyNeighbor};
+use super::wire::{
+    AF_INET, AF_INET6, AF_UNSPEC, FAMILY_MULTICAST4, FAMILY_MULTICAST6, dump_request, kind, proxies_request,
+};
 use perigee_helper::NetlinkSockets;
 
 /// Messages in one update, approximately.
@@ -38,9 +40,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// down before it removes the routes over it. It does not report these removals, and a dump in between still shows the
 /// routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects take the lock that a change holds, so they
 /// wait for its end.
-const DUMPS: [(u16, u8, usize); 10] = [
+const DUMPS: [(u16, u8, usize); 12] = [
     (kind::GET_LINK, AF_UNSPEC, 16),
     (kind::GET_ADDRESS, AF_UNSPEC, 8),
+    (kind::GET_NETWORK_SETTINGS, AF_INET, 4),
+    (kind::GET_NETWORK_SETTINGS, AF_INET6, 4),
     (kind::GET_NEXT_HOP, AF_UNSPEC, 8),
     (kind::GET_NEIGHBOR, AF_UNSPEC, 12),
     (kind::GET_RULE, AF_INET, 12),
@@ -51,10 +55,13 @@ const DUMPS: [(u16, u8, usize); 10] = [
     (kind::GET_ROUTE, FAMILY_MULTICAST6, 12),
 ];
 
+/// How often the machine is asked which addresses of other stations it answers for, of which it reports nothing itself.
+const PROXIES: Duration = Duration::from_secs(1);
+
 /// What a feed covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Links, addresses, next-hop objects, neighbors, policy rules, routes and multicast routes.
+    /// Links, addresses, their settings, next-hop objects, neighbors, policy rules, routes and multicast routes.
     Everything,
     /// Links alone.
     Links,
@@ -119,7 +126,8 @@ pub enum Update {
 pub fn follow(sockets: NetlinkSockets, scope: Scope, bell: impl Fn() + Send + 'static) -> io::Result<impl Source> {
     Background::start("netlink", bell, move |reporter| {
         let (buffer, deferred) = (vec![0; BUFFER], Vec::new());
-        Listener { sockets, scope, reporter, buffer, deferred, unknown: Vec::new(), sequence: 0 }.run();
+        let (unknown, proxies, proxies_due) = (Vec::new(), None, Instant::now());
+        Listener { sockets, scope, reporter, buffer, deferred, unknown, proxies, proxies_due, sequence: 0 }.run();
     })
 }
 
@@ -151,8 +159,15 @@ struct Listener {
     deferred: Vec<Message>,
     /// Families that the kernel does not know.
     unknown: Vec<u8>,
+    /// The addresses of other stations that the machine answered for when it was asked last.
+    proxies: Option<Vec<ProxyNeighbor>>,
+    /// When it is asked again.
+    proxies_due: Instant,
     sequence: u32,
 }
+
+/// Takes a part of an answer.
+type Take<'a> = dyn FnMut(&Reporter, &mut Vec<Message>) -> Result<(), End> + 'a;
 
 /// Takes out what is no multicast route; returns whether all were.
 fn leave_multicast(messages: &mut Vec<Message>) -> bool {
@@ -194,6 +209,10 @@ impl Listener {
                 self.dump()?;
                 not_before = Instant::now() + PAUSE.max(start.elapsed());
             }
+            if self.scope == Scope::Everything && Instant::now() >= self.proxies_due {
+                self.look_for_proxies(false)?;
+                self.pass_deferred()?;
+            }
         }
     }
 
@@ -201,7 +220,10 @@ impl Listener {
     fn sleep(&mut self, not_before: Instant) -> Result<(), End> {
         self.reporter.stopped()?;
         let left = not_before.saturating_duration_since(Instant::now());
-        let timeout = self.reporter.dump_requested().then_some(left);
+        let dump = self.reporter.dump_requested().then_some(left);
+        let proxies = self.proxies_due.saturating_duration_since(Instant::now());
+        let proxies = (self.scope == Scope::Everything).then_some(proxies);
+        let timeout = dump.into_iter().chain(proxies).min();
         self.reporter.sleep(&[self.sockets.monitor.as_fd()], timeout)?;
         Ok(self.reporter.stopped()?)
     }
@@ -252,20 +274,66 @@ impl Listener {
             complete &= whole;
             lost |= overrun;
         }
+        if self.scope == Scope::Everything {
+            lost |= self.look_for_proxies(true)?;
+        }
         if !complete {
             self.reporter.request_dump();
         }
         self.reporter.pass(Update::DumpEnds { complete })?;
-        for batch in std::mem::take(&mut self.deferred).chunks(BATCH) {
-            self.reporter.pass(Update::Notifications(batch.to_vec()))?;
-        }
+        self.pass_deferred()?;
         if lost { self.lost() } else { Ok(()) }
     }
 
+    /// Passes on the notifications that came during a dump.
+    fn pass_deferred(&mut self) -> Result<(), End> {
+        for batch in std::mem::take(&mut self.deferred).chunks(BATCH) {
+            self.reporter.pass(Update::Notifications(batch.to_vec()))?;
+        }
+        Ok(())
+    }
+
+    /// Asks which addresses of other stations the machine answers for, and passes them on if they have changed, or as part of a dump;
+    /// returns whether notifications were lost meanwhile.
+    fn look_for_proxies(&mut self, dumped: bool) -> Result<bool, End> {
+        self.sequence += 1;
+        send(&self.sockets.dumps, &proxies_request(self.sequence), SendFlags::empty())?;
+        let mut found = Vec::new();
+        let (whole, lost) = self.collect(kind::GET_NEIGHBOR, AF_UNSPEC, self.sequence, &mut |_, batch| {
+            found.extend(batch.iter().filter_map(|message| match message {
+                Message::ProxyNeighbor(proxy) => Some(*proxy),
+                _ => None,
+            }));
+            Ok(())
+        })?;
+        self.proxies_due = Instant::now() + PROXIES;
+        found.sort_unstable();
+        found.dedup();
+        // Cut short by a change: the next answer is the whole one.
+        if whole && (dumped || self.proxies.as_ref() != Some(&found)) {
+            self.proxies = Some(found.clone());
+            let message = vec![Message::ProxyNeighbors(found)];
+            self.reporter.pass(if dumped { Update::Dumped(message) } else { Update::Notifications(message) })?;
+        }
+        if lost && !dumped {
+            self.lost()?;
+        }
+        Ok(lost)
+    }
+
     /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost meanwhile.
-    fn dump_one(&mut self, asked: u16, family: u8, sequence: u32) -> Result<(bool, bool), End> {
-        // A kernel may know neither next-hop objects nor policy rules nor multicast routes.
-        let optional = matches!(asked, kind::GET_NEXT_HOP | kind::GET_RULE) || family >= FAMILY_MULTICAST4;
+    fn dump_one(&mut self, kind: u16, family: u8, sequence: u32) -> Result<(bool, bool), End> {
+        self.collect(kind, family, sequence, &mut |reporter, batch| {
+            Ok(reporter.pass(Update::Dumped(std::mem::replace(batch, Vec::with_capacity(BATCH))))?)
+        })
+    }
+
+    /// Hands the answer to one request to `take`, part by part; returns whether it is complete, and whether notifications were lost
+    /// meanwhile.
+    fn collect(&mut self, kind: u16, family: u8, sequence: u32, take: &mut Take<'_>) -> Result<(bool, bool), End> {
+        // A kernel may know neither next-hop objects, policy rules, multicast routes nor IPv6.
+        let optional = matches!(kind, kind::GET_NEXT_HOP | kind::GET_RULE | kind::GET_NETWORK_SETTINGS)
+            || family >= FAMILY_MULTICAST4;
         let (mut whole, mut lost, mut batch) = (true, false, Vec::with_capacity(BATCH));
         let mut heard = Instant::now();
         loop {
@@ -294,7 +362,8 @@ impl Listener {
                     }
                     whole &= !dump.interrupted && tally.malformed == 0;
                     if batch.len() >= BATCH || dump.done && !batch.is_empty() {
-                        self.reporter.pass(Update::Dumped(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))))?;
+                        take(&self.reporter, &mut batch)?;
+                        batch.clear();
                     }
                     if dump.done {
                         whole &= dump.error.is_none() || optional;

@@ -20,6 +20,14 @@ pub enum Message {
     Neighbor(Neighbor),
     /// A neighbor is gone.
     NeighborGone(Neighbor),
+    /// The machine answers for this address of another station.
+    ProxyNeighbor(ProxyNeighbor),
+    /// These are all that it answers for. Linux does not say when one comes or goes: the feed asks for them.
+    ProxyNeighbors(Vec<ProxyNeighbor>),
+    /// Settings of a link, or some of them, are new or have changed.
+    NetworkSettings(NetworkSettings),
+    /// A link has no settings of this family any more: whether it is IPv6, and the link.
+    NetworkSettingsGone(bool, i32),
     /// A next-hop object is new or has changed.
     NextHop(NextHop),
     /// The next-hop object of this id is gone.
@@ -114,6 +122,55 @@ pub struct Neighbor {
     pub permanent: bool,
     /// Which routing protocol made the entry, by its number (`/etc/iproute2/rt_protos`); 0 for the kernel itself.
     pub protocol: u8,
+}
+
+/// An address of another station that the machine answers for (`ip neigh add proxy`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProxyNeighbor {
+    /// The index of the interface where it answers; 0: on all of them.
+    pub link: u32,
+    pub address: IpAddr,
+    /// Whether the station is announced as a router (IPv6; `ip neigh add proxy ... router`).
+    pub router: bool,
+}
+
+/// What Linux does on a link, as `net.ipv4.conf` or `net.ipv6.conf` says. A notification says what has changed alone, and what is
+/// missing stays as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkSettings {
+    /// Whether they are those of IPv6.
+    pub v6: bool,
+    /// The interface's index, [`Self::ALL`] or [`Self::DEFAULT`].
+    pub link: i32,
+    /// `forwarding`
+    pub forwarding: Option<bool>,
+    /// `rp_filter`: 0 for none, 1 for strict, 2 for loose; IPv4 alone.
+    pub reverse_path: Option<u8>,
+    /// `mc_forwarding`
+    pub multicast_forwarding: Option<bool>,
+    /// `bc_forwarding`; IPv4 alone.
+    pub broadcast_forwarding: Option<bool>,
+    /// `proxy_arp`, or `proxy_ndp`.
+    pub proxy_neighbors: Option<bool>,
+    /// `ignore_routes_with_linkdown`
+    pub ignore_routes_with_linkdown: Option<bool>,
+}
+
+impl NetworkSettings {
+    /// The settings of `conf/all`.
+    pub const ALL: i32 = -1;
+    /// The settings of `conf/default`, which new interfaces begin with.
+    pub const DEFAULT: i32 = -2;
+
+    /// Takes over what a later message says.
+    pub fn merge(&mut self, later: &NetworkSettings) {
+        self.forwarding = later.forwarding.or(self.forwarding);
+        self.reverse_path = later.reverse_path.or(self.reverse_path);
+        self.multicast_forwarding = later.multicast_forwarding.or(self.multicast_forwarding);
+        self.broadcast_forwarding = later.broadcast_forwarding.or(self.broadcast_forwarding);
+        self.proxy_neighbors = later.proxy_neighbors.or(self.proxy_neighbors);
+        self.ignore_routes_with_linkdown = later.ignore_routes_with_linkdown.or(self.ignore_routes_with_linkdown);
+    }
 }
 
 /// A next-hop object (`ip nexthop`).

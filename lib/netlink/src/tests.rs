@@ -4,7 +4,7 @@
 use super::decode::{Dump, ENOBUFS, Tally, decode};
 use super::feed::{Scope, Source, Update, follow};
 use super::message::*;
-use super::wire::{dump_request, flag, kind};
+use super::wire::{dump_request, flag, kind, proxies_request};
 use perigee_helper::NetlinkSockets;
 use perigee_net::{AddressAttributes, AddressScope, MacAddr};
 use rand::rngs::SmallRng;
@@ -107,6 +107,8 @@ fn samples() -> Vec<Vec<u8>> {
         framed(kind::DEL_ROUTE, 0, 0, &route_head(10, 32, 1), &by_object),
         framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 0, 1), &over_v6),
         framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 8, 6), &[attribute(1, &[10, 0, 0, 0])]),
+        settings(10, -1, &[(2, 1), (4, 0), (5, 1), (6, 0)]),
+        framed(kind::NEW_NEIGHBOR, 0, 0, &proxy_head(2, 7, 8), &[attribute(1, &[10, 0, 0, 77])]),
     ]
 }
 
@@ -167,6 +169,71 @@ fn links_say_what_they_are_members_of() {
     assert_eq!(of(&[attribute(3, b"red\0"), info(b"vrf\0")]), (None, Some(100)));
     assert_eq!(of(&[attribute(3, b"vx\0"), info(b"vxlan\0")]), (None, None));
     assert_eq!(of(&[attribute(3, b"eth0\0"), attribute(10, &word(3))]), (Some(3), None));
+}
+
+/// struct netconfmsg, padded, with its NETCONFA_*.
+fn settings(family: u8, link: i32, values: &[(u16, u32)]) -> Vec<u8> {
+    let values = values.iter().map(|(kind, value)| attribute(*kind, &word(*value)));
+    let attributes: Vec<_> = [attribute(1, &link.to_ne_bytes())].into_iter().chain(values).collect();
+    framed(kind::NEW_NETWORK_SETTINGS, 0, 0, &[family, 0, 0, 0], &attributes)
+}
+
+/// struct ndmsg of an address that the machine answers for.
+fn proxy_head(family: u8, link: u32, flags: u8) -> Vec<u8> {
+    [vec![family, 0, 0, 0], word(link).to_vec(), vec![0, 0, flags, 5]].concat()
+}
+
+/// `ip neigh add proxy`, which was taken for a neighbor and left out in silence.
+#[test]
+fn addresses_that_the_machine_answers_for() {
+    let six = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+    let proxy = |family, link, flags, address: &[u8]| {
+        framed(kind::NEW_NEIGHBOR, 0, 0, &proxy_head(family, link, flags), &[attribute(1, address)])
+    };
+    let expected = ProxyNeighbor { link: 7, address: "10.0.0.77".parse().unwrap(), router: false };
+    assert_eq!(one(&proxy(2, 7, 8, &[10, 0, 0, 77])), Message::ProxyNeighbor(expected));
+    let expected = ProxyNeighbor { link: 0, address: "2001:db8::9".parse().unwrap(), router: true };
+    assert_eq!(one(&proxy(10, 0, 0x88, &six)), Message::ProxyNeighbor(expected));
+    let none = framed(kind::NEW_NEIGHBOR, 0, 0, &proxy_head(2, 7, 8), &[]);
+    for wrong in [proxy(2, 7, 8, &six), proxy(10, 7, 8, &[10, 0, 0, 1]), none] {
+        assert_eq!(notification(&wrong), (vec![], Tally { malformed: 1, skipped: 0 }));
+    }
+    // One that goes is reported by no kernel that is known; it is no neighbor that goes.
+    let gone = framed(kind::DEL_NEIGHBOR, 0, 0, &proxy_head(2, 7, 8), &[attribute(1, &[10, 0, 0, 77])]);
+    assert_eq!(notification(&gone), (vec![], Tally { malformed: 0, skipped: 1 }));
+    let request = proxies_request(9);
+    assert_eq!((request.len(), request[26]), (28, 8), "struct ndmsg with NTF_PROXY");
+}
+
+#[test]
+fn settings_of_links() {
+    let all = settings(2, 7, &[(2, 1), (3, 2), (8, 0), (4, 1), (5, 0), (6, 1)]);
+    let expected = NetworkSettings {
+        v6: false,
+        link: 7,
+        forwarding: Some(true),
+        reverse_path: Some(2),
+        multicast_forwarding: Some(true),
+        broadcast_forwarding: Some(false),
+        proxy_neighbors: Some(false),
+        ignore_routes_with_linkdown: Some(true),
+    };
+    assert_eq!(one(&all), Message::NetworkSettings(expected));
+    // A notification names what has changed.
+    let one_of_all = NetworkSettings { v6: true, link: NetworkSettings::ALL, forwarding: Some(true), ..<_>::default() };
+    assert_eq!(one(&settings(10, -1, &[(2, 1)])), Message::NetworkSettings(one_of_all));
+    let mut merged = expected;
+    merged.merge(&NetworkSettings { proxy_neighbors: Some(true), link: 7, ..<_>::default() });
+    assert_eq!(merged, NetworkSettings { proxy_neighbors: Some(true), ..expected });
+    let gone = framed(kind::DEL_NETWORK_SETTINGS, 0, 0, &[2, 0, 0, 0], &[attribute(1, &word(7))]);
+    assert_eq!(one(&gone), Message::NetworkSettingsGone(false, 7));
+    let mpls = settings(28, 7, &[(7, 1)]);
+    assert_eq!(notification(&mpls), (vec![], Tally { malformed: 0, skipped: 1 }));
+    let no_link = framed(kind::NEW_NETWORK_SETTINGS, 0, 0, &[2, 0, 0, 0], &[attribute(2, &word(1))]);
+    let short = framed(kind::NEW_NETWORK_SETTINGS, 0, 0, &[2, 0, 0, 0], &[attribute(1, &[7, 0])]);
+    for wrong in [no_link, short, settings(2, 7, &[(3, 256)])] {
+        assert_eq!(notification(&wrong), (vec![], Tally { malformed: 1, skipped: 0 }));
+    }
 }
 
 #[test]
@@ -411,9 +478,9 @@ fn a_kernel_without_multicast_routing_repeats_its_routes_no_more() {
     [&dumps, &monitor].into_iter().for_each(|ours| ours.set_nonblocking(true).unwrap());
     let sockets = NetlinkSockets { monitor: monitor.into(), dumps: dumps.into() };
     let mut source = follow(sockets, Scope::Everything, || ()).unwrap();
-    for requests in [8, 6] {
-        let mut families = Vec::new();
-        for _ in 0..requests {
+    for first in [true, false] {
+        let (mut families, mut over) = (Vec::new(), false);
+        while !over {
             let mut request = [0; 64];
             kernel.recv(&mut request).unwrap();
             let (asked, family) = (u16::from_ne_bytes([request[4], request[5]]), request[16]);
@@ -427,8 +494,10 @@ fn a_kernel_without_multicast_routing_repeats_its_routes_no_more() {
                 kernel.send(&route).unwrap();
             }
             kernel.send(&framed(kind::DONE, 2, sequence, &word(0), &[])).unwrap();
+            // The last one of a dump; it is asked again now and then.
+            over = !families.is_empty() && (asked, request[26]) == (kind::GET_NEIGHBOR, 8);
         }
-        assert_eq!(families, if requests == 8 { vec![2, 10, 128, 129] } else { vec![2, 10] });
+        assert_eq!(families, if first { vec![2, 10, 128, 129] } else { vec![2, 10] });
         let mut dumped = Vec::new();
         loop {
             match source.next() {
@@ -438,7 +507,10 @@ fn a_kernel_without_multicast_routing_repeats_its_routes_no_more() {
                 None => std::thread::yield_now(),
             }
         }
-        assert!(matches!(&dumped[..], [Message::Route(_)]), "{dumped:?}");
+        assert!(
+            matches!(&dumped[..], [Message::Route(_), Message::ProxyNeighbors(none)] if none.is_empty()),
+            "{dumped:?}"
+        );
         source.dump();
     }
 }

@@ -29,6 +29,9 @@ pub mod kind {
     pub const NEW_RULE: u16 = 32;
     pub const DEL_RULE: u16 = 33;
     pub const GET_RULE: u16 = 34;
+    pub const NEW_NETWORK_SETTINGS: u16 = 80;
+    pub const DEL_NETWORK_SETTINGS: u16 = 81;
+    pub const GET_NETWORK_SETTINGS: u16 = 82;
     pub const NEW_STATISTICS: u16 = 92;
     pub const GET_STATISTICS: u16 = 94;
     pub const NEW_NEXT_HOP: u16 = 104;
@@ -51,6 +54,9 @@ pub const AF_UNSPEC: u8 = 0;
 pub const AF_INET: u8 = 2;
 /// The address family of IPv6.
 pub const AF_INET6: u8 = 10;
+
+/// The flag of a neighbor that is an address of another station, for which the machine answers (NTF_PROXY).
+pub const NEIGHBOR_PROXY: u8 = 0x08;
 
 /// The family of IPv4's multicast routes (RTNL_FAMILY_IPMR).
 pub const FAMILY_MULTICAST4: u8 = 128;
@@ -143,5 +149,12 @@ pub fn dump_request(kind: u16, family: u8, length: usize, sequence: u32) -> Vec<
     request[6..8].copy_from_slice(&(flag::REQUEST | flag::DUMP).to_ne_bytes());
     request[8..12].copy_from_slice(&sequence.to_ne_bytes());
     request[HEADER] = family;
+    request
+}
+
+/// A request to dump the addresses of others that the machine answers for: of neighbors, a dump names the others alone.
+pub fn proxies_request(sequence: u32) -> Vec<u8> {
+    let mut request = dump_request(kind::GET_NEIGHBOR, AF_UNSPEC, 12, sequence);
+    request[HEADER + 10] = NEIGHBOR_PROXY;
     request
 }

@@ -5,7 +5,7 @@ use crate::world::*;
 use perigee_helper::LinkChange;
 use perigee_linux::{Effect, FeedId, HelperRequest, Input, Report, Setup};
 use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, RouteTarget};
-use perigee_netlink::message::{Hop, Link, Message, Vlan};
+use perigee_netlink::message::{Hop, Link, Message, NetworkSettings, Vlan};
 
 fn down(index: u32, name: &str) -> Link {
     Link { up: false, carrier: false, ..link(index, name) }
@@ -349,4 +349,28 @@ fn links_that_are_none_of_the_routers_change_nothing() {
     assert_eq!(world.router.interfaces.iter().count(), 2);
     let asked: Vec<HelperRequest> = world.requests();
     assert!(asked.is_empty());
+}
+
+#[test]
+fn settings_of_links_are_kept_as_they_change() {
+    let mut world = World::new();
+    let of_a = NetworkSettings { link: A as i32, ..NetworkSettings::default() };
+    let forwarding = NetworkSettings { forwarding: Some(false), reverse_path: Some(1), ..of_a };
+    world.kernel.say(Message::NetworkSettings(forwarding));
+    world.kernel.say(Message::NetworkSettings(NetworkSettings { proxy_neighbors: Some(true), ..of_a }));
+    world.settle();
+    let both = NetworkSettings { proxy_neighbors: Some(true), ..forwarding };
+    assert_eq!(world.follower.network_settings(false, A as i32), both);
+    let unknown = NetworkSettings { v6: true, ..of_a };
+    assert_eq!(world.follower.network_settings(true, A as i32), unknown, "those of IPv6 are others");
+    world.kernel.say(Message::NetworkSettingsGone(true, A as i32));
+    world.settle();
+    assert_eq!(world.follower.network_settings(false, A as i32), both);
+    world.kernel.say(Message::NetworkSettingsGone(false, A as i32));
+    world.settle();
+    assert_eq!(world.follower.network_settings(false, A as i32), of_a);
+    world.kernel.say(Message::NetworkSettings(forwarding));
+    world.kernel.delete_link(A);
+    world.settle();
+    assert_eq!(world.follower.network_settings(false, A as i32), of_a, "they go with their link");
 }

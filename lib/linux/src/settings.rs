@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//! Linux's settings of its links (`net.ipv4.conf`, `net.ipv6.conf`), as it reports them.
+
+use crate::follower::Follower;
+use perigee_netlink::message::NetworkSettings;
+use std::collections::BTreeMap;
+
+/// The settings of each family, link by link, and those of all links together.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    known: BTreeMap<(bool, i32), NetworkSettings>,
+}
+
+impl Follower {
+    /// Linux's settings of one link, of [`NetworkSettings::ALL`] or of [`NetworkSettings::DEFAULT`]; one that it has not named is
+    /// `None`.
+    pub fn network_settings(&self, v6: bool, link: i32) -> NetworkSettings {
+        let unknown = NetworkSettings { v6, link, ..NetworkSettings::default() };
+        self.settings.known.get(&(v6, link)).copied().unwrap_or(unknown)
+    }
+
+    pub(crate) fn settings_are_there(&mut self, settings: NetworkSettings) {
+        let known = self.settings.known.entry((settings.v6, settings.link)).or_insert(settings);
+        let before = *known;
+        known.merge(&settings);
+        if *known != before {
+            self.stale = true;
+        }
+    }
+
+    pub(crate) fn settings_are_gone(&mut self, v6: bool, link: i32) {
+        if self.settings.known.remove(&(v6, link)).is_some() {
+            self.stale = true;
+        }
+    }
+
+    /// A link is gone, and its settings with it.
+    pub(crate) fn forget_settings(&mut self, link: u32) {
+        for v6 in [false, true] {
+            self.settings_are_gone(v6, i32::try_from(link).unwrap_or(i32::MAX));
+        }
+    }
+}
