@@ -22,6 +22,7 @@ mod linux_hops;
 mod linux_links;
 mod linux_only;
 mod linux_routes;
+mod linux_twins;
 mod linux_vlans;
 mod linux_vrf;
 mod losses;
@@ -75,6 +76,7 @@ const ALL: &[&[Scenario]] = &[
     linux_links::SCENARIOS,
     linux_only::SCENARIOS,
     linux_routes::SCENARIOS,
+    linux_twins::SCENARIOS,
     linux_vlans::SCENARIOS,
     linux_vrf::SCENARIOS,
     losses::SCENARIOS,

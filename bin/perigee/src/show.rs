@@ -212,7 +212,8 @@ fn linux(status: &LinuxStatus) -> Table {
         ("differences found then", status.repaired.to_string()),
         ("messages malformed, skipped", format!("{}, {}", status.malformed, status.skipped)),
     ];
-    rows(&["Linux", ""], &[], lines.into_iter().map(|(name, value)| vec![name.to_owned(), value]))
+    let differences = status.differences.iter().map(|sentence| ("not as in Linux", sentence.clone()));
+    rows(&["Linux", ""], &[], lines.into_iter().chain(differences).map(|(name, value)| vec![name.to_owned(), value]))
 }
 
 fn workers(list: &[WorkerStatus]) -> Table {

@@ -210,6 +210,8 @@ objects! {
         pub audits: u64,
         /// Differences that they found.
         pub audit_differences: u64,
+        /// Where the router does not do what Linux's interfaces say, a sentence each.
+        pub differences: Vec<String>,
     }
 
     /// A route of Linux by which Linux alone can forward.

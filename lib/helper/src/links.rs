@@ -78,10 +78,15 @@ pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Fa
     Ok((fd, TwinStatus { name: name.clone(), namespace: wanted.namespace.clone(), index }))
 }
 
-/// Sets an interface up or down, its carrier, its MTU, its addresses, if it is one of the changeable ones.
+/// Sets an interface up or down, its carrier, its MTU, its MAC address, its addresses, if it is one of the changeable ones. One that is
+/// gone, by its number, needs nothing.
 pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
-        let index = find(&netlink, &change.name).await?.header.index;
+        let index = match change.index {
+            Some(index) if name_of(&netlink, index).await?.is_some() => index,
+            Some(_) => return Ok(()),
+            None => find(&netlink, &change.name).await?.header.index,
+        };
         if changeable.is_some_and(|changeable| !changeable.contains(&index)) {
             return Err("it is no twin of the router's".to_owned().into());
         }
@@ -94,6 +99,9 @@ pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) ->
         let mut message = LinkUnspec::new_with_index(index);
         if let Some(mtu) = change.mtu {
             message = message.mtu(u32::from(mtu));
+        }
+        if let Some(mac) = change.mac {
+            message = message.address(mac.0.to_vec());
         }
         if let Some(carrier) = change.carrier {
             message = message.carrier(carrier);
@@ -187,6 +195,13 @@ impl Undo {
         &self.name
     }
 
+    /// The same, of an interface that has another name now.
+    fn renamed(&self, name: String) -> Undo {
+        let (old, new) = (format!("/conf/{}/", self.name), format!("/conf/{name}/"));
+        let settings = self.settings.iter().map(|(path, value)| (path.replace(&old, &new), value.clone())).collect();
+        Undo { name, settings, ..self.clone() }
+    }
+
     /// Whether it is about an interface that is gone, as `newer` is about another one of its name.
     pub(super) fn is_outdated_by(&self, newer: &Undo) -> bool {
         self.name == newer.name && self.index != newer.index
@@ -195,11 +210,30 @@ impl Undo {
 
 /// Restores an interface. One that is gone needs nothing.
 pub(super) fn restore(undo: &Undo) -> Result<(), Failure> {
-    if !fs::exists(format!("/proc/sys/net/ipv4/conf/{}", undo.name)).unwrap_or(true) {
-        return Ok(());
-    }
-    with_netlink(async |netlink: Handle| restore_with(&netlink, undo).await)
-        .map_err(|failure| failure.of(format_args!("cannot restore the interface `{}`", undo.name)))
+    let restore = async |netlink: Handle| {
+        if fs::exists(format!("/proc/sys/net/ipv4/conf/{}", undo.name)).unwrap_or(true) {
+            return restore_with(&netlink, undo).await;
+        }
+        match name_of(&netlink, undo.index).await? {
+            Some(name) => restore_with(&netlink, &undo.renamed(name)).await,
+            None => Ok(()),
+        }
+    };
+    with_netlink(restore).map_err(|failure| failure.of(format_args!("cannot restore the interface `{}`", undo.name)))
+}
+
+/// The present name of the interface of this number.
+async fn name_of(netlink: &Handle, index: u32) -> Result<Option<String>, Failure> {
+    let link = match netlink.link().get().match_index(index).execute().try_next().await {
+        Err(error) if is_absent(&error) => None,
+        result => result?,
+    };
+    Ok(link.and_then(|link| {
+        attribute(&link, |a| match a {
+            LinkAttribute::IfName(name) => Some(name.clone()),
+            _ => None,
+        })
+    }))
 }
 
 async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {

@@ -44,6 +44,9 @@ pub struct TwinWanted {
 pub struct LinkChange {
     /// The interface's name.
     pub name: String,
+    /// Linux's number of it, which stays when it is renamed; `None`: it is found by its name.
+    #[serde(default)]
+    pub index: Option<u32>,
     /// Where it is.
     pub namespace: Option<Namespace>,
     /// Whether Linux may use it.
@@ -52,6 +55,9 @@ pub struct LinkChange {
     pub carrier: Option<bool>,
     /// Bytes of an IP packet.
     pub mtu: Option<u16>,
+    /// Its MAC address.
+    #[serde(default)]
+    pub mac: Option<MacAddr>,
     /// Addresses to remove.
     #[serde(default)]
     pub remove: Vec<InterfaceAddress>,

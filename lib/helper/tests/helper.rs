@@ -146,7 +146,10 @@ fn a_twin_is_made_as_wanted_and_carries_frames() {
 
     frames_pass_both_ways(&fd);
     a_twin_can_be_changed(&helper, &fd);
-    ip("link del wan");
+    a_renamed_twin_can_be_changed(&helper, status.index);
+    ip("link del uplink");
+    let gone = LinkChange { name: "uplink".into(), index: Some(status.index), up: Some(true), ..LinkChange::default() };
+    helper.change_link(&gone).unwrap();
     assert!(fd.read(&mut [0; 64]).is_err(), "its descriptor knows");
 }
 
@@ -173,6 +176,20 @@ fn a_twin_can_be_changed(helper: &Helper, fd: &Twin) {
     helper.change_link(&LinkChange { name: "wan".into(), up: Some(false), ..LinkChange::default() }).unwrap();
     assert!(!ip("link show dev wan").contains("UP"));
     assert!(fd.write(&echo_request()).is_err(), "a twin that is down takes nothing");
+}
+
+/// The port's name found none, or another interface.
+fn a_renamed_twin_can_be_changed(helper: &Helper, index: u32) {
+    ip("link set wan name uplink");
+    ip("link add wan type veth peer name other");
+    let mac = Some(MacAddr([2, 0, 0, 0, 0, 8]));
+    let change =
+        LinkChange { name: "uplink".into(), index: Some(index), mac, mtu: Some(1320), ..LinkChange::default() };
+    helper.change_link(&change).unwrap();
+    let shown = ip("link show dev uplink");
+    assert!(shown.contains("02:00:00:00:00:08") && shown.contains("mtu 1320"), "{shown}");
+    assert!(!ip("link show dev wan").contains("mtu 1320"));
+    ip("link del wan");
 }
 
 /// 10.0.0.2 asks 10.0.0.1 for an echo.
@@ -241,6 +258,18 @@ fn a_prepared_interface_is_restored() {
     assert_eq!(link(), before);
     assert_eq!(setting("ipv6", "left", "disable_ipv6"), "0");
     assert_eq!(setting("ipv4", "left", "arp_ignore"), "0");
+    // One that was renamed stayed as it had been prepared.
+    let helper = start();
+    helper.prepare_link(&wanted).unwrap();
+    ip("link set left down");
+    ip("link set left name renamed");
+    drop(helper);
+    assert_eq!(
+        (setting("ipv6", "renamed", "disable_ipv6"), setting("ipv4", "renamed", "arp_ignore")),
+        ("0".into(), "0".into())
+    );
+    ip("link set renamed name left");
+    assert_eq!(link(), before);
     // An interface that has vanished meanwhile does no harm.
     let helper = start();
     helper.prepare_link(&wanted).unwrap();

@@ -61,6 +61,8 @@ pub struct Follower {
     pub(crate) multicast: Multicast,
     /// Linux's settings of its links.
     pub(crate) settings: Settings,
+    /// Where the router does not do what Linux's interfaces say, by link.
+    pub(crate) differences: BTreeSet<(u32, String)>,
     /// Ports whose twins are being made again.
     pub(crate) making: BTreeSet<usize>,
     /// Ports whose twins have to be made again, with the addresses that they had.
@@ -120,6 +122,7 @@ impl Follower {
             doubtful: BTreeSet::new(),
             multicast: Multicast::default(),
             settings: Settings::default(),
+            differences: BTreeSet::new(),
             making: BTreeSet::new(),
             twinless: BTreeMap::new(),
             namespace_gone: false,
@@ -347,6 +350,7 @@ impl Follower {
             Message::NextHopGone(object) => self.next_hop_is_gone(id, object),
             Message::Link(link) => self.link_is_there(id, dumped, link),
             Message::LinkGone(index) => self.link_is_gone(now, index),
+            Message::LinkMoved(index) => self.link_is_moved(now, index),
             Message::Address(address) => self.address_is_there(id, dumped, &address),
             Message::AddressGone(address) => self.address_is_gone(now, &address),
             Message::Neighbor(neighbor) => {

@@ -34,11 +34,13 @@
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
 //! | `twins.rs` | twins and namespaces that went away are made again |
+//! | `differences.rs` | where the router does not do what Linux's interfaces say |
 //! | `settings.rs` | Linux's settings of its links |
 //! | `status.rs` | numbers to show |
 #![forbid(unsafe_code)]
 
 mod audit;
+mod differences;
 mod dump;
 mod exceptions;
 mod feed;

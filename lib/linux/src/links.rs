@@ -45,7 +45,11 @@ impl Follower {
         // Which routes have a smaller MTU than their link is another question now.
         let resized = self.has_mtus && known.link.mtu != link.mtu;
         let changed = known.link != link;
+        let renamed = (known.link.name != link.name).then(|| known.link.name.clone());
         known.link = link;
+        if let Some(before) = renamed.filter(|_| self.port_of(index).is_some()) {
+            tracing::info!("the twin {before} was renamed to {}, and stays the port's", self.links[&index].link.name);
+        }
         // The link may be new, but already known by the values it was inserted with.
         if changed || !self.by_link.contains_key(&index) {
             self.stale = true;
@@ -65,12 +69,12 @@ impl Follower {
     /// The kernel removes the IPv6 link-local address when a link goes down, and routing daemons need one. To a VLAN
     /// that somebody else has made it gives one itself.
     fn restore_link_local(&mut self, link: u32) {
-        let Some(name) = self.links.get(&link).map(|known| known.link.name.clone()) else { return };
         let of_configuration = self.by_link.get(&link).filter(|id| usize::from(id.0) < self.setup.configured);
-        let below = self.links[&link].link.vlan.filter(|_| of_configuration.is_some()).map(|vlan| vlan.below);
+        let Some(known) = self.links.get(&link) else { return };
+        let below = known.link.vlan.filter(|_| of_configuration.is_some()).map(|vlan| vlan.below);
         let Some(port) = self.port_of(below.unwrap_or(link)).map(|port| &self.setup.ports[port]) else { return };
         let add = missing_link_local(&[], port.mac, port.mtu).into_iter().collect();
-        let change = LinkChange { name, add, ..self.change_of(port) };
+        let change = LinkChange { add, ..self.change_of(link) };
         self.ask_helper(HelperRequest::Link(change));
     }
 
@@ -86,21 +90,59 @@ impl Follower {
         }
     }
 
-    /// A change of a port's twin that changes nothing yet.
-    fn change_of(&self, port: &Port) -> LinkChange {
-        LinkChange { name: port.name.clone(), namespace: self.setup.namespace.clone(), ..LinkChange::default() }
+    /// A change of a twin, or a VLAN on one, that changes nothing yet. It is asked for by its number, which stays when it is renamed.
+    pub(crate) fn change_of(&self, link: u32) -> LinkChange {
+        let port = || self.port_of(link).map(|port| self.setup.ports[port].name.clone());
+        let name = self.links.get(&link).map(|known| known.link.name.clone()).or_else(port).unwrap_or_default();
+        LinkChange { name, index: Some(link), namespace: self.setup.namespace.clone(), ..LinkChange::default() }
+    }
+
+    /// Linux's number of the twin of a port, or of a VLAN on it, and its name there.
+    pub fn link_at(&self, port: usize, vlan: Option<u16>) -> Option<(u32, String)> {
+        let twin = self.setup.ports.get(port)?.twin?;
+        let on_twin = |known: &Known| match (known.link.vlan, vlan) {
+            (Some(Vlan { below, id, service: false }), Some(vlan)) => (below, id) == (twin, vlan),
+            (_, None) => known.link.index == twin,
+            _ => false,
+        };
+        self.links.values().find(|known| on_twin(known)).map(|known| (known.link.index, known.link.name.clone()))
+    }
+
+    /// A link is in another namespace now. A twin cannot be followed there.
+    pub(crate) fn link_is_moved(&mut self, now: u64, index: u32) {
+        if let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port) && !self.namespace_gone) {
+            let twin = &self.setup.ports[port].name;
+            match &self.setup.namespace {
+                Some(namespace) => tracing::warn!(
+                    "the twin {twin} was moved out of the namespace {namespace}, which is the one that the router follows; it is \
+                     made again there, and the one that was moved vanishes: `namespace` in [router] says where twins are"
+                ),
+                None => tracing::warn!(
+                    "the twin {twin} was moved to another namespace, and the router follows its own; it is made again here, and the \
+                     one that was moved vanishes: `namespace` in [router] says where twins are"
+                ),
+            }
+        }
+        self.link_goes(now, index);
     }
 
     pub(crate) fn link_is_gone(&mut self, now: u64, index: u32) {
+        if let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port))
+            && self.links.contains_key(&index)
+            && !self.namespace_gone
+        {
+            tracing::warn!("the twin {} was deleted; it is made again", self.setup.ports[port].name);
+        }
+        self.link_goes(now, index);
+    }
+
+    fn link_goes(&mut self, now: u64, index: u32) {
         self.named_links.remove(&index);
         let Some(known) = self.links.remove(&index) else { return };
         self.forget_settings(index);
         self.stale = true;
         self.request_resync();
         let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port)) else { return };
-        if !self.namespace_gone {
-            tracing::warn!("the twin {} was deleted; it is made again", self.setup.ports[port].name);
-        }
         let just_gone = known.gone.into_iter().filter(|(when, _)| now.saturating_sub(*when) < JUST_GONE);
         let had = known.addresses.into_iter().map(|address| address.with_prefix);
         let addresses = had.chain(just_gone.map(|(_, address)| address)).collect();
@@ -144,7 +186,11 @@ impl Follower {
 
     /// The router has changed a link's addresses or MTU itself: so they are, before Linux reports it.
     pub(crate) fn link_changed(&mut self, change: &LinkChange) {
-        let Some(known) = self.links.values_mut().find(|known| known.link.name == change.name) else { return };
+        let is_meant = |known: &&mut Known| match change.index {
+            Some(index) => known.link.index == index,
+            None => known.link.name == change.name,
+        };
+        let Some(known) = self.links.values_mut().find(is_meant) else { return };
         known.addresses.retain(|address| !change.remove.contains(&address.with_prefix));
         let is_new = |added: &&InterfaceAddress| !known.addresses.iter().any(|had| had.with_prefix == **added);
         let added: Vec<_> =
@@ -214,6 +260,8 @@ impl Follower {
             self.change_interfaces(now, host_addresses, table);
         }
         self.keep_mtus();
+        self.look_for_differences(table);
+        self.keep_macs();
     }
 
     fn change_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>, table: &mut dyn Table) {
@@ -226,7 +274,7 @@ impl Follower {
     /// followed is none of the router's.
     fn host_addresses(&self) -> Vec<HostAddress> {
         let followed = |link: &Link| {
-            let master = || self.links.get(&link.master?)?.link.vrf;
+            let master = || self.links.get(&link.master.as_ref()?.index)?.link.vrf;
             link.vrf.or_else(master).is_none_or(|table| self.policy.follows(table))
         };
         let elsewhere = self.links.iter().filter(|(index, known)| {
@@ -315,17 +363,26 @@ impl Follower {
     fn keep_mtus(&mut self) {
         let too_large = |port: &Port| {
             let known = self.links.get(&port.twin?)?;
-            let (found, largest) = (known.link.mtu, port.mtu);
+            let (name, found, largest) = (&known.link.name, known.link.mtu, port.mtu);
             (self.setup.helper && found > u32::from(largest)).then(|| {
-                let name = &known.link.name;
                 tracing::warn!(
                     "the twin {name} was given an MTU of {found} bytes, and its port was opened for {largest}: the \
                      configuration's `mtu` says how large it may be"
                 );
-                HelperRequest::Link(LinkChange { mtu: Some(largest), name: name.clone(), ..self.change_of(port) })
+                HelperRequest::Link(LinkChange { mtu: Some(largest), ..self.change_of(known.link.index) })
             })
         };
         let requests: Vec<_> = self.setup.ports.iter().filter_map(too_large).collect();
+        requests.into_iter().for_each(|request| self.ask_helper(request));
+    }
+
+    /// A port receives by its own MAC address alone, and hosts learn the twin's from Linux's packets.
+    fn keep_macs(&mut self) {
+        let other = |port: &Port| {
+            let link = port.twin.filter(|twin| self.links.get(twin).is_some_and(|known| has_other_mac(known, port)))?;
+            Some(HelperRequest::Link(LinkChange { mac: Some(port.mac), ..self.change_of(link) }))
+        };
+        let requests: Vec<_> = self.setup.ports.iter().filter_map(other).collect();
         requests.into_iter().for_each(|request| self.ask_helper(request));
     }
 
@@ -333,9 +390,8 @@ impl Follower {
     pub(crate) fn port_link(&mut self, port: usize, up: bool) {
         let Some(port) = self.setup.ports.get_mut(port) else { return };
         port.up = up;
-        let (port, twin) = (port.clone(), port.twin);
-        if twin.is_some() {
-            let change = LinkChange { carrier: Some(up), ..self.change_of(&port) };
+        if let Some(twin) = port.twin {
+            let change = LinkChange { carrier: Some(up), ..self.change_of(twin) };
             self.ask_helper(HelperRequest::Link(change));
         }
     }
@@ -343,6 +399,11 @@ impl Follower {
 
 fn list(table: &dyn Table) -> Vec<Interface> {
     table.interfaces().iter().map(|(_, interface)| interface.clone()).collect()
+}
+
+/// Whether a twin, or a VLAN on it, has another MAC address than the port.
+pub(crate) fn has_other_mac(known: &Known, port: &Port) -> bool {
+    known.link.mac.is_some_and(|mac| mac != port.mac)
 }
 
 /// Transfers the state of a link to its interface.

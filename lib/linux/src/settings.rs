@@ -20,12 +20,11 @@ impl Follower {
     }
 
     pub(crate) fn settings_are_there(&mut self, settings: NetworkSettings) {
-        let known = self.settings.known.entry((settings.v6, settings.link)).or_insert(settings);
-        let before = *known;
-        known.merge(&settings);
-        if *known != before {
-            self.stale = true;
-        }
+        let before = self.network_settings(settings.v6, settings.link);
+        let mut now = before;
+        now.merge(&settings);
+        self.settings.known.insert((settings.v6, settings.link), now);
+        self.stale |= now != before;
     }
 
     pub(crate) fn settings_are_gone(&mut self, v6: bool, link: i32) {

@@ -64,6 +64,8 @@ pub struct Status {
     pub audits: u64,
     /// The differences that they have found.
     pub audit_differences: u64,
+    /// Where the router does not do what Linux's interfaces say, a sentence each.
+    pub differences: Vec<String>,
 }
 
 impl Follower {
@@ -92,6 +94,7 @@ impl Follower {
             resync_seconds: counters.resync_seconds,
             audits: counters.audits,
             audit_differences: counters.audit_differences,
+            differences: self.differences.iter().map(|(_, sentence)| sentence.clone()).collect(),
         }
     }
 

@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use perigee_net::{AddressAttributes, AddressScope, InterfaceAddress, MacAddr, PortRange, Prefix};
 
 use super::message::{
-    Address, Hop, Hops, Link, Message, MulticastRoute, Neighbor, NetworkSettings, NextHop, NextHopTo, ProxyNeighbor,
-    Route, RouteKind, Rule, RuleAction, Vlan,
+    Address, Hop, Hops, Link, Master, Message, MulticastRoute, Neighbor, NetworkSettings, NextHop, NextHopTo,
+    ProxyNeighbor, Route, RouteKind, Rule, RuleAction, Vlan,
 };
 use super::wire::{AF_INET, AF_INET6, Attributes, FAMILY_MULTICAST4, FAMILY_MULTICAST6, NEIGHBOR_PROXY};
 use super::wire::{Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
@@ -85,6 +85,7 @@ fn refusal(raw: &Raw) -> Option<i32> {
 pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
     Ok(match raw.kind {
         kind::NEW_LINK => link(raw.body)?.map(Message::Link),
+        kind::DEL_LINK if has_moved(raw.body) => link(raw.body)?.map(|link| Message::LinkMoved(link.index)),
         kind::DEL_LINK => link(raw.body)?.map(|link| Message::LinkGone(link.index)),
         kind::NEW_ADDRESS => address(raw.body)?.map(Message::Address),
         kind::DEL_ADDRESS => address(raw.body)?.map(Message::AddressGone),
@@ -157,21 +158,22 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
     }
     let (index, flags) = (number(&head[4..])?, number(&head[8..])?);
     let (up, carrier) = (flags & UP != 0, flags & LOWER_UP != 0);
-    let mut link =
-        Link { index, name: String::new(), up, carrier, mtu: 0, mac: None, vlan: None, master: None, vrf: None };
-    let (mut below, mut vlan) = (None, None);
+    let mut link = Link { index, up, carrier, ..Link::default() };
+    let (mut below, mut vlan, mut master, mut belongs) = (None, None, None, (String::new(), None));
     for attribute in attributes {
         match attribute? {
             (ADDRESS, value) => link.mac = mac(value),
             (NAME, value) => link.name = text(value),
             (MTU, value) => link.mtu = number(value)?,
             (LINK, value) => below = Some(number(value)?),
-            (MASTER, value) => link.master = Some(number(value)?),
-            (LINK_INFO, value) => (vlan, link.vrf) = (vlan_of(value)?, vrf_of(value)?),
+            (MASTER, value) => master = Some(number(value)?),
+            (LINK_INFO, value) => (vlan, link.vrf, belongs) = (vlan_of(value)?, vrf_of(value)?, belongs_to(value)?),
             _ => {}
         }
     }
     link.vlan = below.zip(vlan).map(|(below, (id, service))| Vlan { below, id, service });
+    let (kind, table) = belongs;
+    link.master = master.filter(|index| *index != 0).map(|index| Master { index, kind, table });
     if link.name.is_empty() { Err(Malformed) } else { Ok(Some(link)) }
 }
 
@@ -221,6 +223,34 @@ fn vrf_of(info: &[u8]) -> Result<Option<u32>, Malformed> {
         }
     }
     Ok(table.filter(|_| is_vrf))
+}
+
+/// What IFLA_LINKINFO says of the interface that a link belongs to: its kind, and the table of a VRF.
+fn belongs_to(info: &[u8]) -> Result<(String, Option<u32>), Malformed> {
+    const KIND: u16 = 4;
+    const DATA: u16 = 5;
+    const VRF_TABLE: u16 = 1;
+    let (mut of, mut table) = (String::new(), None);
+    for attribute in Attributes(info) {
+        match attribute? {
+            (KIND, value) => of = text(value),
+            (DATA, value) if of == "vrf" => {
+                for inner in Attributes(value) {
+                    if let (VRF_TABLE, value) = inner? {
+                        table = Some(number(value)?);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((of, table))
+}
+
+/// Whether an interface that is gone is in another namespace now (IFLA_NEW_NETNSID).
+fn has_moved(body: &[u8]) -> bool {
+    const NEW_NAMESPACE: u16 = 45;
+    split(body, 16).is_ok_and(|(_, mut attributes)| attributes.any(|a| a.is_ok_and(|(kind, _)| kind == NEW_NAMESPACE)))
 }
 
 /// struct ifaddrmsg, IFA_*.

@@ -12,6 +12,8 @@ pub enum Message {
     Link(Link),
     /// The interface of this index is gone.
     LinkGone(u32),
+    /// The interface of this index is in another namespace now.
+    LinkMoved(u32),
     /// An interface has this address.
     Address(Address),
     /// An interface has lost this address.
@@ -71,10 +73,21 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     /// If it is a VLAN.
     pub vlan: Option<Vlan>,
-    /// The index of the interface that it is a member of: of a VRF, a bridge, a bond.
-    pub master: Option<u32>,
+    /// If it belongs to another interface (`ip link set master`).
+    pub master: Option<Master>,
     /// If it is a VRF: the number of its table.
     pub vrf: Option<u32>,
+}
+
+/// The interface that a link belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Master {
+    /// Its index.
+    pub index: u32,
+    /// What it is: `bridge`, `vrf`, `bond`, ...; empty if Linux does not say.
+    pub kind: String,
+    /// The table of a VRF.
+    pub table: Option<u32>,
 }
 
 /// What makes a link a VLAN.

@@ -107,6 +107,7 @@ fn samples() -> Vec<Vec<u8>> {
         framed(kind::DEL_ROUTE, 0, 0, &route_head(10, 32, 1), &by_object),
         framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 0, 1), &over_v6),
         framed(kind::NEW_ROUTE, 0, 0, &route_head(2, 8, 6), &[attribute(1, &[10, 0, 0, 0])]),
+        in_a_vrf(kind::NEW_LINK),
         settings(10, -1, &[(2, 1), (4, 0), (5, 1), (6, 0)]),
         framed(kind::NEW_NEIGHBOR, 0, 0, &proxy_head(2, 7, 8), &[attribute(1, &[10, 0, 0, 77])]),
     ]
@@ -168,7 +169,10 @@ fn links_say_what_they_are_members_of() {
     let info = |kind: &[u8]| attribute(18, &[attribute(1, kind), attribute(2, &attribute(1, &word(100)))].concat());
     assert_eq!(of(&[attribute(3, b"red\0"), info(b"vrf\0")]), (None, Some(100)));
     assert_eq!(of(&[attribute(3, b"vx\0"), info(b"vxlan\0")]), (None, None));
-    assert_eq!(of(&[attribute(3, b"eth0\0"), attribute(10, &word(3))]), (Some(3), None));
+    assert_eq!(
+        of(&[attribute(3, b"eth0\0"), attribute(10, &word(3))]),
+        (Some(Master { index: 3, kind: String::new(), table: None }), None)
+    );
 }
 
 /// struct netconfmsg, padded, with its NETCONFA_*.
@@ -203,6 +207,29 @@ fn addresses_that_the_machine_answers_for() {
     assert_eq!(notification(&gone), (vec![], Tally { malformed: 0, skipped: 1 }));
     let request = proxies_request(9);
     assert_eq!((request.len(), request[26]), (28, 8), "struct ndmsg with NTF_PROXY");
+}
+
+/// A link in a VRF: IFLA_MASTER, and in IFLA_LINKINFO what it belongs to.
+fn in_a_vrf(kind: u16) -> Vec<u8> {
+    let head = [vec![0; 4], word(7).to_vec(), word(1).to_vec(), word(0).to_vec()].concat();
+    let info = [attribute(1, b"tun\0"), attribute(4, b"vrf\0"), attribute(5, &attribute(1, &word(100)))].concat();
+    framed(kind, 0, 0, &head, &[attribute(3, b"wan\0"), attribute(10, &word(9)), attribute(18, &info)])
+}
+
+#[test]
+fn a_link_that_belongs_to_another() {
+    let master = Some(Master { index: 9, kind: "vrf".into(), table: Some(100) });
+    let link = Link { index: 7, name: "wan".into(), up: true, master, ..Link::default() };
+    assert_eq!(one(&in_a_vrf(kind::NEW_LINK)), Message::Link(link));
+    assert_eq!(one(&in_a_vrf(kind::DEL_LINK)), Message::LinkGone(7));
+}
+
+/// A twin that is moved to another namespace was taken for one that is deleted.
+#[test]
+fn a_link_that_is_in_another_namespace_now() {
+    let head = [vec![0; 4], word(7).to_vec(), word(0).to_vec(), word(0).to_vec()].concat();
+    let attributes = [attribute(3, b"wan\0"), attribute(45, &word(0))];
+    assert_eq!(one(&framed(kind::DEL_LINK, 0, 0, &head, &attributes)), Message::LinkMoved(7));
 }
 
 #[test]

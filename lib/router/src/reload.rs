@@ -179,7 +179,12 @@ impl SlowThread {
     /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs.
     fn follow_addresses(&mut self, before: &Config) {
         let Some(helper) = self.linux.helper.clone() else { return };
-        for (vlan, change) in link_changes(before, &self.parts.settings.config) {
+        for (place, mut change) in link_changes(before, &self.parts.settings.config) {
+            // By its number: it may have been renamed.
+            if let Some((index, name)) = self.linux.follower.link_at(place.0, place.1) {
+                (change.index, change.name) = (Some(index), name);
+            }
+            let vlan = place.1.is_some();
             match helper.change_link(&change) {
                 // Said at once: until Linux reports it, the follower would put the old addresses back.
                 Ok(()) => self.report(FromLinux::LinkChanged(change)),
@@ -193,9 +198,9 @@ impl SlowThread {
     }
 }
 
-/// What changes for Linux where interfaces of ports with twins have other addresses or another MTU than `before`, and
-/// whether it is a VLAN's.
-fn link_changes(before: &Config, now: &Config) -> Vec<(bool, LinkChange)> {
+/// What changes for Linux where interfaces of ports with twins have other addresses or another MTU than `before`: the port's index and
+/// the VLAN.
+fn link_changes(before: &Config, now: &Config) -> Vec<((usize, Option<u16>), LinkChange)> {
     let change = |interface: &config::Interface| {
         let place = |other: &&config::Interface| (other.port, other.vlan) == (interface.port, interface.vlan);
         let had = before.interfaces.iter().find(place)?;
@@ -211,7 +216,7 @@ fn link_changes(before: &Config, now: &Config) -> Vec<(bool, LinkChange)> {
             ..LinkChange::default()
         };
         let changes = change.mtu.is_some() || !change.remove.is_empty() || !change.add.is_empty();
-        changes.then_some((interface.vlan.is_some(), change))
+        changes.then_some(((usize::from(interface.port), interface.vlan), change))
     };
     let with_twin = |interface: &&config::Interface| now.ports[usize::from(interface.port)].twin;
     now.interfaces.iter().filter(with_twin).filter_map(change).collect()
@@ -235,7 +240,7 @@ mod tests {
         let now =
             config(true, "addresses = [\"10.0.0.1/24\"]", "addresses = [\"10.1.0.1/24\", \"10.3.0.1/24\"]\nmtu = 1400");
         let changes = link_changes(&before, &now);
-        let [(true, change)] = &changes[..] else { panic!("{changes:?}") };
+        let [((0, Some(100)), change)] = &changes[..] else { panic!("{changes:?}") };
         assert_eq!((change.name.as_str(), change.mtu), ("wan.100", Some(1400)));
         assert_eq!(
             (change.remove[0].to_string(), change.add[0].to_string()),

@@ -4,8 +4,8 @@
 use crate::world::*;
 use perigee_helper::LinkChange;
 use perigee_linux::{Effect, FeedId, HelperRequest, Input, Report, Setup};
-use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, RouteTarget};
-use perigee_netlink::message::{Hop, Link, Message, NetworkSettings, Vlan};
+use perigee_net::{Interface, InterfaceAddress, InterfaceId, MacAddr, Namespace, ReversePath, RouteTarget};
+use perigee_netlink::message::{Hop, Link, Master, Message, NetworkSettings, Vlan};
 
 fn down(index: u32, name: &str) -> Link {
     Link { up: false, carrier: false, ..link(index, name) }
@@ -15,8 +15,8 @@ fn vlan(index: u32, name: &str, below: u32, vlan: u16) -> Link {
     Link { vlan: Some(Vlan { below, id: vlan, service: false }), ..link(index, name) }
 }
 
-fn change(name: &str) -> LinkChange {
-    LinkChange { name: name.to_owned(), ..LinkChange::default() }
+fn change(index: u32, name: &str) -> LinkChange {
+    LinkChange { name: name.to_owned(), index: Some(index), ..LinkChange::default() }
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn what_the_router_changed_itself_is_not_taken_back_before_linux_reports_it() {
         mtu: Some(1400),
         remove: vec!["10.0.1.1/24".parse().unwrap()],
         add: vec!["192.0.2.1/28".parse().unwrap(), "2001:db8:1::1/64".parse().unwrap()],
-        ..change("a")
+        ..change(A, "a")
     };
     world.input(Input::LinkChanged(changed.clone()));
     world.settle();
@@ -123,7 +123,7 @@ fn a_link_that_comes_up_has_its_link_local_address_restored() {
     world.kernel.set_link(link(77, "other"));
     world.settle();
     let add = vec!["fe80::ff:fe00:1/64".parse().unwrap()];
-    assert_eq!(world.changes(), [LinkChange { add, ..change("b") }]);
+    assert_eq!(world.changes(), [LinkChange { add, ..change(B, "b") }]);
     // Linux has no IPv6 on a link with less than 1280 bytes.
     let mut setup = setup();
     setup.ports[0].mtu = 1279;
@@ -151,7 +151,7 @@ fn a_vlan_of_the_configuration_that_comes_up_has_its_link_local_address_restored
     }
     // To its own, which the operator has made, the kernel gives one.
     let add = vec!["fe80::ff:fe00:1/64".parse().unwrap()];
-    assert_eq!(world.changes(), [LinkChange { add, ..change("b.7") }]);
+    assert_eq!(world.changes(), [LinkChange { add, ..change(30, "b.7") }]);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn the_carrier_of_a_port_is_its_twins() {
     setup.ports[1].twin = None;
     let namespace: Option<Namespace> = None;
     let mut world = World::before_the_first_dump(setup, &[]);
-    let carrier = |up| LinkChange { carrier: Some(up), namespace: namespace.clone(), ..change("a") };
+    let carrier = |up| LinkChange { carrier: Some(up), namespace: namespace.clone(), ..change(A, "a") };
     assert_eq!(world.changes(), [carrier(true)], "b has no twin");
     world.input(Input::PortLink { port: 0, up: false });
     world.input(Input::PortLink { port: 1, up: false });
@@ -191,14 +191,14 @@ fn a_twin_with_too_large_an_mtu_is_set_back() {
     world.kernel.set_link(Link { mtu: 1501, ..link(A, "a") });
     world.settle();
     assert_eq!(world.interface("a").mtu, 1500);
-    assert_eq!(world.changes(), [LinkChange { mtu: Some(1500), ..change("a") }]);
+    assert_eq!(world.changes(), [LinkChange { mtu: Some(1500), ..change(A, "a") }]);
     world.kernel.set_link(Link { mtu: 1500, ..link(A, "a") });
     world.settle();
     assert!(world.changes().is_empty());
     // By the name that it has in Linux now.
     world.kernel.set_link(Link { mtu: 1501, ..link(A, "renamed") });
     world.settle();
-    assert_eq!(world.changes(), [LinkChange { mtu: Some(1500), ..change("renamed") }]);
+    assert_eq!(world.changes(), [LinkChange { mtu: Some(1500), ..change(A, "renamed") }]);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_twin_is_changed_in_its_namespace() {
     let setup = Setup { namespace: Some(namespace.clone()), ..crate::world::setup() };
     let mut world = World::with(setup, &[]);
     world.input(Input::PortLink { port: 0, up: true });
-    let expected = LinkChange { carrier: Some(true), namespace: Some(namespace), ..change("a") };
+    let expected = LinkChange { carrier: Some(true), namespace: Some(namespace), ..change(A, "a") };
     assert_eq!(world.changes(), [expected]);
 }
 
@@ -373,4 +373,117 @@ fn settings_of_links_are_kept_as_they_change() {
     world.kernel.delete_link(A);
     world.settle();
     assert_eq!(world.follower.network_settings(false, A as i32), of_a, "they go with their link");
+}
+
+/// The helper was asked by the port's name, and a renamed twin kept its carrier and lost its link-local address, in silence.
+#[test]
+fn a_twin_that_is_renamed_is_still_asked_for() {
+    let mut world = World::new();
+    world.kernel.set_link(down(A, "uplink"));
+    world.kernel.set_link(link(A, "uplink"));
+    world.settle();
+    let add = vec![InterfaceAddress { address: mac(0).link_local().into(), prefix_len: 64 }];
+    assert_eq!(world.changes(), [LinkChange { add, ..change(A, "uplink") }]);
+    world.input(Input::PortLink { port: 0, up: false });
+    assert_eq!(world.changes(), [LinkChange { carrier: Some(false), ..change(A, "uplink") }]);
+    assert_eq!(world.follower.link_at(0, None), Some((A, "uplink".to_owned())));
+    // Another link that has the port's name now is none of its business.
+    world.kernel.set_link(link(40, "a"));
+    let changed = LinkChange { mtu: Some(1400), ..change(A, "uplink") };
+    world.settle();
+    world.input(Input::LinkChanged(changed));
+    world.settle();
+    assert_eq!(world.interface("a").mtu, 1400);
+    world.kernel.set_link(vlan(41, "up.7", A, 7));
+    world.settle();
+    assert_eq!(world.follower.link_at(0, Some(7)), Some((41, "up.7".to_owned())));
+    assert_eq!(world.follower.link_at(1, Some(7)), None);
+}
+
+/// Hosts learned the twin's MAC address from Linux, and what they sent to it was not the port's.
+#[test]
+fn a_twin_with_another_mac_address_gets_its_own_back() {
+    let mut world = World::new();
+    let with = |last| Link { mac: Some(mac(last)), ..link(A, "a") };
+    world.kernel.set_link(with(0));
+    world.settle();
+    assert!(world.changes().is_empty() && world.status().differences.is_empty());
+    world.kernel.set_link(with(9));
+    world.settle();
+    assert_eq!(world.changes(), [LinkChange { mac: Some(mac(0)), ..change(A, "a") }]);
+    let [sentence] = &world.status().differences[..] else { panic!("{:?}", world.status().differences) };
+    assert!(sentence.contains(&mac(9).to_string()) && sentence.contains(&mac(0).to_string()), "{sentence}");
+    assert_eq!(world.interface("a").mac, mac(0), "the port's stays");
+    world.kernel.set_link(with(0));
+    world.settle();
+    assert!(world.changes().is_empty() && world.status().differences.is_empty());
+    // A VLAN on it may be an operator's, whose interfaces the helper does not touch.
+    world.kernel.set_link(Link { mac: Some(mac(9)), ..vlan(30, "a.7", A, 7) });
+    world.settle();
+    assert!(world.changes().is_empty());
+    let [sentence] = &world.status().differences[..] else { panic!("{:?}", world.status().differences) };
+    assert!(sentence.contains("ip link set a.7 address"), "{sentence}");
+}
+
+#[test]
+fn a_twin_that_belongs_to_another_interface_is_named() {
+    let mut world = World::new();
+    let differences = |world: &mut World, a: Option<(&str, Option<u32>)>, b: Option<(&str, Option<u32>)>| {
+        for (index, name, master) in [(A, "a", a), (B, "b", b)] {
+            let master = master.map(|(kind, table)| Master { index: 50, kind: kind.to_owned(), table });
+            world.kernel.set_link(Link { master, ..link(index, name) });
+        }
+        world.settle();
+        world.status().differences
+    };
+    world.kernel.set_link(link(50, "upper"));
+    let bridge = differences(&mut world, Some(("bridge", None)), None);
+    assert!(matches!(&bridge[..], [one] if one.contains("a belongs to the bridge upper")), "{bridge:?}");
+    let unnamed = differences(&mut world, Some(("", None)), None);
+    assert!(matches!(&unnamed[..], [one] if one.contains("the interface upper")), "{unnamed:?}");
+    let left_out = differences(&mut world, None, Some(("vrf", Some(100))));
+    assert!(matches!(&left_out[..], [one] if one.contains("b is in the VRF upper, whose table 100")), "{left_out:?}");
+    // The main table is followed: of two VRFs, or of one and none, the packets meet.
+    let mixed = differences(&mut world, Some(("vrf", Some(254))), None);
+    assert!(matches!(&mixed[..], [one] if one.contains("keeps no VRFs apart")), "{mixed:?}");
+    let together = differences(&mut world, Some(("vrf", Some(254))), Some(("vrf", Some(254))));
+    assert!(together.is_empty(), "{together:?}");
+}
+
+#[test]
+fn a_twin_that_is_moved_to_another_namespace_is_made_again() {
+    let mut world = World::new();
+    world.kernel.links.remove(&A);
+    world.kernel.say(Message::LinkMoved(A));
+    world.settle();
+    world.pass(SECOND);
+    let asked = world.requests();
+    assert!(asked.iter().any(|request| matches!(request, HelperRequest::Twin(0, _))), "{asked:?}");
+}
+
+#[test]
+fn settings_of_linux_that_the_router_does_not_have_are_named() {
+    let mut world = World::new();
+    let set = |world: &mut World, changed: NetworkSettings| {
+        world.kernel.say(Message::NetworkSettings(changed));
+        world.settle();
+        world.status().differences
+    };
+    let of_a = NetworkSettings { link: A as i32, ..NetworkSettings::default() };
+    let all = NetworkSettings { link: NetworkSettings::ALL, reverse_path: Some(2), ..of_a };
+    assert!(set(&mut world, all).is_empty(), "distributions set it");
+    let strict = set(&mut world, NetworkSettings { reverse_path: Some(1), ..of_a });
+    assert!(
+        matches!(&strict[..], [one] if one.contains("conf.a.rp_filter is 1") && one.contains("strict")),
+        "{strict:?}"
+    );
+    let both = set(&mut world, NetworkSettings { broadcast_forwarding: Some(true), ..of_a });
+    assert!(matches!(&both[..], [one, _] if one.contains("conf.a.bc_forwarding")), "{both:?}");
+    let off = NetworkSettings { reverse_path: Some(0), broadcast_forwarding: Some(false), ..of_a };
+    assert!(set(&mut world, off).is_empty());
+    // The router checks sources there itself.
+    let mut list: Vec<Interface> = world.router.interfaces.iter().map(|(_, interface)| interface.clone()).collect();
+    list[0].policy.urpf = ReversePath::Loose;
+    world.router.interfaces = perigee_fib::Interfaces::new(list).unwrap();
+    assert!(set(&mut world, NetworkSettings { reverse_path: Some(1), ..of_a }).is_empty());
 }

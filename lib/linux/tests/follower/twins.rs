@@ -56,7 +56,10 @@ fn a_twin_that_is_deleted_is_made_again_with_its_addresses() {
     world.settle();
     assert_eq!(world.kernel.dumps, dumps + 1);
     assert_eq!(world.interface("b").addresses, ["10.0.2.1/24".parse().unwrap()]);
-    assert_eq!(world.changes(), [LinkChange { name: "b".into(), carrier: Some(true), ..LinkChange::default() }]);
+    assert_eq!(
+        world.changes(),
+        [LinkChange { name: "b".into(), index: Some(50), carrier: Some(true), ..LinkChange::default() }]
+    );
     world.pass(SECOND);
     assert!(world.requests().is_empty());
 }

@@ -38,17 +38,7 @@ pub fn mac(last: u8) -> MacAddr {
 }
 
 pub fn link(index: u32, name: &str) -> Link {
-    Link {
-        index,
-        name: name.to_owned(),
-        up: true,
-        carrier: true,
-        mtu: 1500,
-        mac: None,
-        vlan: None,
-        master: None,
-        vrf: None,
-    }
+    Link { index, name: name.to_owned(), up: true, carrier: true, mtu: 1500, ..Link::default() }
 }
 
 pub fn address(link: u32, text: &str) -> Address {

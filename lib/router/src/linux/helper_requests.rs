@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Requests to the helper that nobody waits for: a thread makes them, one after the other.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use perigee_helper::NetlinkSockets;
 use perigee_helper::twin::Twin;
@@ -48,7 +50,7 @@ impl HelperThread {
         let standby_asked = Arc::new(AtomicBool::new(false));
         let asked = standby_asked.clone();
         let body = move || {
-            let mut said = None;
+            let (mut said, mut refusals) = (None, Refusals::default());
             let _ = privileges::drop_all();
             // Whether the kernel can is said by others.
             let _ = confine::files(&[]);
@@ -65,7 +67,7 @@ impl HelperThread {
                         continue;
                     }
                 };
-                if let Some(done) = run(&helper, namespace.as_ref(), request) {
+                if let Some(done) = run(&helper, namespace.as_ref(), request, &mut refusals) {
                     // The slow path's thread may be gone.
                     let _ = out.send(done);
                     bell.ring();
@@ -107,15 +109,49 @@ impl Drop for HelperThread {
     }
 }
 
-fn run(helper: &Helper, namespace: Option<&Namespace>, request: HelperRequest) -> Option<Done> {
-    let said = |result: Result<(), HelperError>| {
-        if let Err(error) = result {
-            tracing::debug!("{error}");
+/// How long a refusal of neighbors is not repeated in the log.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// What was refused, so that the log says it once.
+#[derive(Default)]
+struct Refusals {
+    /// Of each link what was said last.
+    links: BTreeMap<String, String>,
+    /// When one of neighbors was said last: each names another neighbor.
+    neighbors: Option<Instant>,
+}
+
+impl Refusals {
+    fn link(&mut self, name: &str, result: Result<(), HelperError>) {
+        let Err(error) = result else {
+            self.links.remove(name);
+            return;
+        };
+        let error = error.to_string();
+        if self.links.insert(name.to_owned(), error.clone()).is_none_or(|said| said != error) {
+            tracing::warn!("{error}; Linux shows another state of it than the port's");
         }
-    };
+    }
+
+    fn neighbors(&mut self, result: Result<(), HelperError>) {
+        let Err(error) = result else { return };
+        if self.neighbors.is_some_and(|said| said.elapsed() < QUIET) {
+            return tracing::debug!("{error}");
+        }
+        self.neighbors = Some(Instant::now());
+        tracing::warn!("{error}; `ip neigh` may lack others as well, and this is not repeated for a minute");
+    }
+}
+
+fn run(
+    helper: &Helper,
+    namespace: Option<&Namespace>,
+    request: HelperRequest,
+    refusals: &mut Refusals,
+) -> Option<Done> {
     match request {
-        HelperRequest::Neighbors(neighbors) => said(helper.change_neighbors(&neighbors, namespace)),
-        HelperRequest::Link(change) => said(helper.change_link(&change)),
+        HelperRequest::Neighbors(neighbors) => refusals.neighbors(helper.change_neighbors(&neighbors, namespace)),
+        HelperRequest::Link(change) => refusals.link(&change.name, helper.change_link(&change)),
         HelperRequest::Prepare(preparation) => {
             if let Err(error) = helper.prepare_link(&preparation) {
                 tracing::warn!("{error}; Linux may answer for the port on it");

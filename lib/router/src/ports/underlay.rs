@@ -3,9 +3,17 @@
 //! made again has to be prepared again.
 
 use perigee_net::MacAddr;
-use perigee_netlink::message::Message;
+use perigee_netlink::message::{Link, Message};
 use perigee_netlink::{Source, Update};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// An interface under a port.
+struct Under {
+    /// Linux's number of it, as far as it is known.
+    index: Option<u32>,
+    /// The name that it has now.
+    name: String,
+}
 
 /// Which of these interfaces have no carrier.
 #[derive(Default)]
@@ -13,8 +21,8 @@ pub(crate) struct Underlay {
     /// The links of the router's own namespace; `None` where no port is on one.
     source: Option<Box<dyn Source>>,
     no_carrier: BTreeSet<String>,
-    /// The interfaces under ports, and Linux's numbers of them as far as they are known.
-    indices: BTreeMap<String, Option<u32>>,
+    /// The interfaces under ports, by the name that the configuration gives them.
+    known: BTreeMap<String, Under>,
     /// Those that were made again, with their addresses.
     made_again: Vec<(String, MacAddr)>,
 }
@@ -22,31 +30,66 @@ pub(crate) struct Underlay {
 impl Underlay {
     /// Of these interfaces.
     pub fn new(source: Option<Box<dyn Source>>, interfaces: impl Iterator<Item = String>) -> Underlay {
-        Underlay { source, indices: interfaces.map(|name| (name, None)).collect(), ..Underlay::default() }
+        let known = interfaces.map(|name| (name.clone(), Under { index: None, name })).collect();
+        Underlay { source, known, ..Underlay::default() }
     }
 
     /// Takes Linux's reports; returns whether the carrier of any link has changed.
     pub fn follow(&mut self) -> bool {
-        let Some(source) = &mut self.source else { return false };
         let mut changed = false;
-        while let Some(update) = source.next() {
+        while let Some(update) = self.source.as_mut().and_then(|source| source.next()) {
             let (Update::Dumped(messages) | Update::Notifications(messages)) = update else { continue };
             for message in messages {
-                if let Message::Link(link) = message
-                    && let Some(index) = self.indices.get_mut(&link.name)
-                {
-                    let other = index.replace(link.index).is_some_and(|before| before != link.index);
-                    if let (true, Some(mac)) = (other, link.mac) {
-                        self.made_again.push((link.name.clone(), mac));
+                match message {
+                    Message::Link(link) => changed |= self.is_there(link),
+                    Message::LinkGone(index) => self.is_gone(index),
+                    Message::LinkMoved(index) => {
+                        if let Some((name, _)) = self.known.iter().find(|(_, under)| under.index == Some(index)) {
+                            tracing::warn!(
+                                "the interface {name} under a port was moved to another namespace: the port has no link until it is \
+                                 back in this one"
+                            );
+                        }
+                        self.is_gone(index);
                     }
-                    changed |= match link.up && link.carrier {
-                        false => self.no_carrier.insert(link.name),
-                        true => self.no_carrier.remove(&link.name),
-                    };
+                    _ => {}
                 }
             }
         }
         changed
+    }
+
+    fn is_there(&mut self, link: Link) -> bool {
+        let by_index = self.known.iter().find(|(_, under)| under.index == Some(link.index));
+        let Some(name) = by_index
+            .map(|(name, _)| name.clone())
+            .or_else(|| self.known.contains_key(&link.name).then(|| link.name.clone()))
+        else {
+            return false;
+        };
+        let Some(under) = self.known.get_mut(&name) else { return false };
+        match under.index {
+            Some(index) if index == link.index => under.renamed(&name, &link.name),
+            // The port's interface has another name, and another one has taken its own.
+            Some(_) if under.name != name => return false,
+            before => {
+                under.index = Some(link.index);
+                if let (Some(_), Some(mac)) = (before, link.mac) {
+                    self.made_again.push((name.clone(), mac));
+                }
+            }
+        }
+        match link.up && link.carrier {
+            false => self.no_carrier.insert(name),
+            true => self.no_carrier.remove(&name),
+        }
+    }
+
+    /// The next one of its name is the port's again.
+    fn is_gone(&mut self, index: u32) {
+        if let Some((name, under)) = self.known.iter_mut().find(|(_, under)| under.index == Some(index)) {
+            under.name.clone_from(name);
+        }
     }
 
     /// The links that were deleted and made again since the last call, with their addresses.
@@ -56,7 +99,7 @@ impl Underlay {
 
     /// Linux's number of a link, as far as is known.
     pub fn index(&self, link: &str) -> Option<u32> {
-        self.indices.get(link).copied().flatten()
+        self.known.get(link).and_then(|under| under.index)
     }
 
     /// Whether a link has a carrier, as far as is known.
@@ -65,11 +108,28 @@ impl Underlay {
     }
 }
 
+impl Under {
+    /// Takes note of the name that it has now, and says what that means: sockets and drivers know their interface by its name.
+    fn renamed(&mut self, configured: &str, now: &str) {
+        if self.name == now {
+            return;
+        }
+        match configured == now {
+            true => tracing::info!("the interface {configured} under a port has its name again"),
+            false => tracing::warn!(
+                "the interface {configured} under a port was renamed to {now}, and the port has no link under that name: `ip link set \
+                 {now} name {configured}` (set it down before) brings it back, or `interface = \"{now}\"` in the configuration and a \
+                 new start"
+            ),
+        }
+        now.clone_into(&mut self.name);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use perigee_netlink::SourceCounters;
-    use perigee_netlink::message::Link;
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
@@ -91,17 +151,7 @@ mod tests {
         let reports = Reports::default();
         let mut underlay = Underlay::new(Some(Box::new(reports.clone())), ["eth0".to_owned()].into_iter());
         let report = |up, carrier| {
-            let link = Link {
-                index: 3,
-                name: "eth0".into(),
-                up,
-                carrier,
-                mtu: 1500,
-                mac: None,
-                vlan: None,
-                master: None,
-                vrf: None,
-            };
+            let link = Link { index: 3, name: "eth0".into(), up, carrier, mtu: 1500, ..Link::default() };
             reports.0.lock().unwrap().push(Update::Notifications(vec![Message::Link(link)]));
         };
         assert!(!underlay.follow() && underlay.has_carrier("eth0"));
@@ -130,9 +180,7 @@ mod tests {
                 carrier: true,
                 mtu: 1500,
                 mac: Some(mac),
-                vlan: None,
-                master: None,
-                vrf: None,
+                ..Link::default()
             };
             reports.0.lock().unwrap().push(Update::Notifications(vec![Message::Link(link)]));
             underlay.follow();
@@ -143,5 +191,27 @@ mod tests {
         assert!(report(4, "eth1").is_empty() && report(5, "eth1").is_empty(), "under no port");
         assert_eq!(report(6, "eth0"), [("eth0".to_owned(), mac)]);
         assert!(report(6, "eth0").is_empty());
+    }
+
+    /// A renamed interface was known by its name alone: whatever took that name was prepared, and the port's carrier was lost.
+    #[test]
+    fn a_link_that_is_renamed_is_still_the_ports() {
+        let reports = Reports::default();
+        let mut underlay = Underlay::new(Some(Box::new(reports.clone())), ["eth0".to_owned()].into_iter());
+        let mut tell = |messages: &[Message]| {
+            reports.0.lock().unwrap().push(Update::Notifications(messages.to_vec()));
+            (underlay.follow(), underlay.has_carrier("eth0"), underlay.made_again().len())
+        };
+        let mac = Some("02:00:00:00:00:01".parse().unwrap());
+        let link = |index, name: &str, up| {
+            Message::Link(Link { index, name: name.into(), up, carrier: up, mtu: 1500, mac, ..Link::default() })
+        };
+        assert_eq!(tell(&[link(3, "eth0", true)]), (false, true, 0));
+        assert_eq!(tell(&[link(3, "eth0", false)]), (true, false, 0));
+        assert_eq!(tell(&[link(3, "uplink", false), link(3, "uplink", true)]), (true, true, 0), "by its number");
+        assert_eq!(tell(&[link(4, "eth0", false)]), (false, true, 0), "another one of its name");
+        assert_eq!(tell(&[link(3, "uplink", false), link(3, "eth0", true)]), (true, true, 0), "named back");
+        assert_eq!(tell(&[link(3, "uplink", true), Message::LinkGone(3), link(5, "eth0", true)]), (false, true, 1));
+        assert_eq!(tell(&[Message::LinkMoved(5), link(6, "eth0", true)]), (false, true, 1));
     }
 }

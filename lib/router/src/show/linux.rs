@@ -41,6 +41,7 @@ impl Answers<ShowLinux> for View<'_> {
             resync_seconds: status.resync_seconds,
             audits: status.audits,
             audit_differences: status.audit_differences,
+            differences: status.differences,
         }
     }
 }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+//! Where the router does not do what Linux's interfaces say. Each difference is one sentence: it is logged when it appears and when it
+//! is over, and `perigee show linux` has those there are.
+
+use crate::follower::{Follower, Known};
+use crate::links::has_other_mac;
+use crate::{Port, Table};
+use perigee_net::{Interface, ReversePath};
+use perigee_netlink::message::Master;
+use std::collections::BTreeSet;
+
+impl Follower {
+    /// Compares the router's interfaces with Linux's, and logs what is new.
+    pub(crate) fn look_for_differences(&mut self, table: &dyn Table) {
+        let mut found = BTreeSet::new();
+        for (index, id) in &self.by_link {
+            let (Some(known), Some(interface)) = (self.links.get(index), table.interfaces().get(*id)) else { continue };
+            let mut say = |sentence: Option<String>| found.extend(sentence.map(|sentence| (*index, sentence)));
+            if let Some(port) = self.setup.ports.iter().find(|port| port.number == interface.port) {
+                say(self.other_mac(known, port));
+            }
+            if let Some(master) = &known.link.master {
+                say(self.belongs_to_another(known, master));
+            }
+            say(self.other_reverse_path(known, interface));
+            say(self.other_broadcasts(known, interface));
+        }
+        let before = std::mem::replace(&mut self.differences, found);
+        for (_, sentence) in self.differences.difference(&before) {
+            tracing::warn!("{sentence}");
+        }
+        for (_, sentence) in before.difference(&self.differences) {
+            tracing::info!("this is over: {sentence}");
+        }
+    }
+
+    fn other_mac(&self, known: &Known, port: &Port) -> Option<String> {
+        let (name, found, mac) = (&known.link.name, known.link.mac.filter(|_| has_other_mac(known, port))?, port.mac);
+        Some(match known.link.vlan {
+            None if self.setup.helper => {
+                format!(
+                    "the twin {name} was given the MAC address {found}, and its port receives by {mac} alone: it gets that back"
+                )
+            }
+            _ => format!(
+                "{name} has the MAC address {found}, and its port receives by {mac} alone: hosts that learn the former from Linux do not \
+                 reach the router; `ip link set {name} address {mac}` changes it back"
+            ),
+        })
+    }
+
+    /// What it means that a twin belongs to a bridge, a bond or a VRF.
+    fn belongs_to_another(&self, known: &Known, master: &Master) -> Option<String> {
+        let name = &known.link.name;
+        let of = self.links.get(&master.index).map_or_else(|| master.index.to_string(), |of| of.link.name.clone());
+        if master.kind != "vrf" {
+            let kind = if master.kind.is_empty() { "interface" } else { &master.kind };
+            return Some(format!(
+                "{name} belongs to the {kind} {of} of Linux: what the router hands to Linux goes there, and the router itself forwards as \
+                 before; `ip link set {name} nomaster` takes it out"
+            ));
+        }
+        let followed = master.table.is_none_or(|table| self.policy.follows(table));
+        if !followed {
+            let table = master.table.unwrap_or_default();
+            return Some(format!(
+                "{name} is in the VRF {of}, whose table {table} is not followed: `tables` in [linux] names the tables whose routes the \
+                 router takes"
+            ));
+        }
+        let apart = self.by_link.keys().filter_map(|link| self.links.get(link));
+        let apart =
+            apart.filter(|other| other.link.vlan.is_none()).any(|other| other.link.master.as_ref() != Some(master));
+        apart.then(|| {
+            format!(
+                "{name} is in the VRF {of} and other interfaces of the router are not: it has one table for all of them, and keeps no \
+                 VRFs apart"
+            )
+        })
+    }
+
+    /// Linux would check the sources of packets, and the router does not. The setting of all interfaces does not count: distributions set it.
+    fn other_reverse_path(&self, known: &Known, interface: &Interface) -> Option<String> {
+        let name = &known.link.name;
+        let (value, mode) = match self.settings_of(known).reverse_path? {
+            1 => (1, "strict"),
+            2 => (2, "loose"),
+            _ => return None,
+        };
+        (interface.policy.urpf == ReversePath::Off).then(|| {
+            format!(
+                "Linux's net.ipv4.conf.{name}.rp_filter is {value}, and the router checks no sources on {}: `urpf = \"{mode}\"` in the \
+                 configuration makes it",
+                interface.name
+            )
+        })
+    }
+
+    /// Linux would send packets to broadcast addresses of the link's networks to all stations, and the router does not.
+    fn other_broadcasts(&self, known: &Known, interface: &Interface) -> Option<String> {
+        let name = &known.link.name;
+        let set = self.settings_of(known).broadcast_forwarding == Some(true);
+        (set && !interface.policy.directed_broadcast).then(|| {
+            format!(
+                "Linux's net.ipv4.conf.{name}.bc_forwarding is 1, and the router drops directed broadcasts to {}: \
+                 `directed_broadcast = true` in the configuration lets them pass",
+                interface.name
+            )
+        })
+    }
+
+    fn settings_of(&self, known: &Known) -> perigee_netlink::message::NetworkSettings {
+        self.network_settings(false, i32::try_from(known.link.index).unwrap_or(i32::MAX))
+    }
+}
