@@ -20,6 +20,7 @@ mod icmp;
 mod linux_groups;
 mod linux_hops;
 mod linux_links;
+mod linux_neighbors;
 mod linux_only;
 mod linux_routes;
 mod linux_twins;
@@ -74,6 +75,7 @@ const ALL: &[&[Scenario]] = &[
     linux_groups::SCENARIOS,
     linux_hops::SCENARIOS,
     linux_links::SCENARIOS,
+    linux_neighbors::SCENARIOS,
     linux_only::SCENARIOS,
     linux_routes::SCENARIOS,
     linux_twins::SCENARIOS,

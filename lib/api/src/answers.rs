@@ -176,6 +176,8 @@ objects! {
         pub addresses: u64,
         /// Neighbors that an operator set (`ip neigh add`) on the router's interfaces.
         pub neighbors_by_hand: u64,
+        /// Neighbors that have the MAC address of a group in Linux, which is not followed.
+        pub group_neighbors: u64,
         /// Next-hop objects (`ip nexthop`).
         pub next_hops: u64,
         /// Routes taken over, replaced and withdrawn.

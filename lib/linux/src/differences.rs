@@ -8,6 +8,7 @@ use crate::{Port, Table};
 use perigee_net::{Interface, ReversePath};
 use perigee_netlink::message::Master;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 impl Follower {
     /// Compares the router's interfaces with Linux's, and logs what is new.
@@ -24,6 +25,9 @@ impl Follower {
             }
             say(self.other_reverse_path(known, interface));
             say(self.other_broadcasts(known, interface));
+        }
+        for (index, known) in &self.links {
+            found.extend(self.group_neighbors_on(*index, known).map(|sentence| (*index, sentence)));
         }
         let before = std::mem::replace(&mut self.differences, found);
         for (_, sentence) in self.differences.difference(&before) {
@@ -107,6 +111,17 @@ impl Follower {
                 interface.name
             )
         })
+    }
+
+    fn group_neighbors_on(&self, index: u32, known: &Known) -> Option<String> {
+        let mut on_link =
+            self.group_neighbors.range((index, IpAddr::from([0; 4]))..).take_while(|((link, _), _)| *link == index);
+        let ((_, address), mac) = on_link.next()?;
+        Some(format!(
+            "Linux sends to neighbors on {} by the MAC address of a group ({address} by {mac} is the first): the router sends to single \
+             stations alone, and asks for these itself",
+            known.link.name
+        ))
     }
 
     fn settings_of(&self, known: &Known) -> perigee_netlink::message::NetworkSettings {

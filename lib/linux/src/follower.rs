@@ -13,7 +13,7 @@ use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table
 use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
 use perigee_net::{Exception, InterfaceAddress, InterfaceId, LinuxOnly, MacAddr, Prefix, RouteKey};
 use perigee_netlink::message::{Address, Link, Message, Rule};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
 /// How often twins and namespace are checked, in ns.
@@ -50,8 +50,12 @@ pub struct Follower {
     pub(crate) permanent: BTreeMap<NeighborKey, MacAddr>,
     /// Neighbors that have yet to be reported to Linux.
     pub(crate) unreported: BTreeMap<NeighborKey, Option<MacAddr>>,
-    /// Neighbors that the router has put into Linux.
-    pub(crate) in_linux: HashSet<NeighborKey>,
+    /// Neighbors that the router has put into Linux, as it wrote them last.
+    pub(crate) in_linux: HashMap<NeighborKey, MacAddr>,
+    /// Neighbors that somebody has changed in Linux, with what was taken over of each.
+    pub(crate) by_hand: HashMap<NeighborKey, MacAddr>,
+    /// Neighbors with the MAC address of a group in Linux, by link.
+    pub(crate) group_neighbors: BTreeMap<(u32, IpAddr), MacAddr>,
     /// Those that it has taken out again, and how often: Linux has yet to say so.
     pub(crate) taken_out: HashMap<NeighborKey, u32>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a notification.
@@ -116,7 +120,9 @@ impl Follower {
             stale: false,
             permanent: BTreeMap::new(),
             unreported: BTreeMap::new(),
-            in_linux: HashSet::new(),
+            in_linux: HashMap::new(),
+            by_hand: HashMap::new(),
+            group_neighbors: BTreeMap::new(),
             taken_out: HashMap::new(),
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
@@ -212,6 +218,7 @@ impl Follower {
     pub fn interfaces_renumbered(&mut self) {
         self.by_link.clear();
         self.permanent.clear();
+        self.by_hand.clear();
         self.version += 1;
         (self.stale, self.multicast.stale) = (true, true);
         self.dump_all();

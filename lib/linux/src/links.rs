@@ -140,6 +140,7 @@ impl Follower {
         self.named_links.remove(&index);
         let Some(known) = self.links.remove(&index) else { return };
         self.forget_settings(index);
+        self.group_neighbors.retain(|(link, _), _| *link != index);
         self.stale = true;
         self.request_resync();
         let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port)) else { return };

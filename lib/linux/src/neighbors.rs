@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! Neighbors, both ways: those that operators set in Linux or that Linux has found, and those that the slow path has found.
 //!
-//! A neighbor that an operator sets in Linux (`ip neigh add`) counts as if it were in the configuration. One that Linux has
-//! learned is taken if nothing is known of it yet. The slow path's neighbors go to Linux with a protocol number that marks
-//! them, so that they do not come back as notifications; but if somebody else deletes one there (`ip neigh del`, `ip neigh flush`),
-//! the slow path forgets it.
+//! | in Linux | the router |
+//! | --- | --- |
+//! | permanent, or without ARP | counts as if it were in the configuration |
+//! | found by Linux itself (no protocol) | takes it if nothing is known of the neighbor yet |
+//! | changed by an operator or a program, in any other state | takes it, whatever was known; it ages as any other |
+//! | failed by hand, or deleted (`ip neigh del`, `flush`) | forgets it, and asks when it is needed |
+//! | the MAC address of a group | names it in `perigee show linux`, and asks for the neighbor |
+//!
+//! The slow path's neighbors go to Linux with a protocol number and as learned elsewhere (NTF_EXT_LEARNED): these two mark them, and
+//! do not come back. Whoever changes such an entry by hand leaves the number in it, and takes off the flag.
 
 use crate::dump::Seen;
 use crate::follower::{Follower, NeighborKey};
@@ -12,45 +18,64 @@ use crate::{Effect, FeedId, HelperRequest};
 use perigee_helper::{NeighborChange, PROTOCOL};
 use perigee_net::MacAddr;
 use perigee_netlink::message::Neighbor;
+use std::net::IpAddr;
 
 impl Follower {
     pub(crate) fn neighbor_is_there(&mut self, id: FeedId, dumped: bool, neighbor: &Neighbor) {
-        let Some((key, mac)) = self.neighbor_here(neighbor) else { return };
+        self.note_group(neighbor);
+        let Some(key) = self.neighbor_here(neighbor) else { return };
+        let (interface, address) = key;
+        let mac = neighbor.mac.filter(|mac| mac.is_unicast());
+        if is_own(neighbor) {
+            self.by_hand.remove(&key);
+            return self.not_permanent(key);
+        }
         if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
             seen.neighbors.insert(key);
         }
-        let (interface, address) = key;
         match mac {
             Some(mac) if neighbor.permanent => {
+                self.by_hand.remove(&key);
                 if self.permanent.insert(key, mac) != Some(mac) {
                     self.effect(Effect::SetNeighbor { interface, address, mac });
                 }
             }
             Some(mac) => {
                 self.not_permanent(key);
-                self.effect(Effect::LearnNeighbor { interface, address, mac });
+                // Linux itself makes entries of no protocol. The same one again is but a new state of it.
+                let by_hand = neighbor.protocol != 0 && self.by_hand.insert(key, mac) != Some(mac);
+                let confirmed = by_hand && neighbor.reachable;
+                self.effect(Effect::LearnNeighbor { interface, address, mac, by_hand, confirmed });
+                if by_hand && self.in_linux.get(&key) == Some(&mac) {
+                    // It is as the router had it: the entry gets its mark again.
+                    self.unreported.insert(key, Some(mac));
+                }
             }
-            None => self.not_permanent(key),
+            None => {
+                self.not_permanent(key);
+                self.by_hand.remove(&key);
+                if neighbor.failed && self.in_linux.remove(&key).is_some() {
+                    self.effect(Effect::FlushNeighbor { interface, address });
+                }
+            }
         }
     }
 
     pub(crate) fn neighbor_is_gone(&mut self, neighbor: &Neighbor) {
-        if let Some((key, _)) = self.neighbor_here(neighbor) {
+        self.group_neighbors.remove(&(neighbor.link, neighbor.address));
+        if let Some(key) = self.neighbor_here(neighbor) {
+            self.by_hand.remove(&key);
             self.not_permanent(key);
-        }
-        if neighbor.protocol == PROTOCOL
-            && let Some(&interface) = self.by_link.get(&neighbor.link)
-        {
-            self.own_is_gone((interface, neighbor.address));
+            self.own_is_gone(key);
         }
     }
 
-    /// A neighbor that the router had put into Linux is not there any more.
+    /// A neighbor is not there any more. Of one that the router had put into Linux, somebody else has taken it out.
     fn own_is_gone(&mut self, key: NeighborKey) {
         match self.taken_out.get_mut(&key) {
             Some(1) => drop(self.taken_out.remove(&key)),
             Some(times) => *times -= 1,
-            None if self.in_linux.remove(&key) => {
+            None if self.in_linux.remove(&key).is_some() => {
                 let (interface, address) = key;
                 self.effect(Effect::FlushNeighbor { interface, address });
             }
@@ -58,22 +83,41 @@ impl Follower {
         }
     }
 
+    /// Linux sends to the MAC address of a group if an operator says so; the router sends to single stations alone, and asks for them.
+    fn note_group(&mut self, neighbor: &Neighbor) {
+        let key = (neighbor.link, neighbor.address);
+        let on_link = || self.links.get(&neighbor.link).into_iter().flat_map(|known| &known.addresses);
+        // Linux's own entries for broadcasts and groups.
+        let is_host = match neighbor.address {
+            IpAddr::V4(address) => {
+                perigee_net::is_host(address)
+                    && !on_link().flat_map(|own| own.with_prefix.broadcasts()).any(|other| other == address)
+            }
+            IpAddr::V6(address) => !address.is_multicast(),
+        };
+        let group =
+            neighbor.mac.filter(|mac| mac.is_multicast() && is_host && self.by_link.contains_key(&neighbor.link));
+        let before = match group {
+            Some(mac) => self.group_neighbors.insert(key, mac),
+            None => self.group_neighbors.remove(&key),
+        };
+        self.stale |= before != group;
+    }
+
     /// Linux has lost everything that the router had put into it.
     pub(crate) fn report_all_neighbors(&mut self) {
         self.in_linux.clear();
+        self.by_hand.clear();
         self.taken_out.clear();
         self.effect(Effect::ReportNeighbors);
     }
 
-    /// The router's interface that a neighbor is on; `None` if it does not matter, as one that the router itself has reported.
-    fn neighbor_here(&self, neighbor: &Neighbor) -> Option<(NeighborKey, Option<MacAddr>)> {
+    /// The router's interface that a neighbor is on; `None` if it does not matter.
+    fn neighbor_here(&self, neighbor: &Neighbor) -> Option<NeighborKey> {
         let interface = *self.by_link.get(&neighbor.link)?;
         let address = neighbor.address;
         let is_host = !(address.is_multicast() || address.is_unspecified() || address.is_loopback());
-        let mac = neighbor.mac.filter(|mac| mac.is_unicast());
-        // An entry that an operator makes permanent keeps the mark of its first creator.
-        let own = neighbor.protocol == PROTOCOL && !neighbor.permanent;
-        (is_host && !own).then_some(((interface, address), mac))
+        is_host.then_some((interface, address))
     }
 
     /// No operator sets the neighbor in Linux any more; the configuration may still have it.
@@ -93,6 +137,13 @@ impl Follower {
     pub(crate) fn neighbors_seen(&mut self, seen: &Seen) {
         let gone: Vec<_> = self.permanent.keys().filter(|key| !seen.neighbors.contains(key)).copied().collect();
         gone.into_iter().for_each(|key| self.not_permanent(key));
+        let by_link = &self.by_link;
+        let named = |(link, address): &(u32, IpAddr)| {
+            by_link.get(link).is_some_and(|interface| seen.neighbors.contains(&(*interface, *address)))
+        };
+        let before = self.group_neighbors.len();
+        self.group_neighbors.retain(|key, _| named(key));
+        self.stale |= self.group_neighbors.len() != before;
     }
 
     /// The slow path has found a neighbor, or lost it: Linux should know, too.
@@ -114,8 +165,8 @@ impl Follower {
         for (key, mac) in unreported {
             let Some(link) = link_of(key.0) else { continue };
             match mac {
-                Some(_) => drop(self.in_linux.insert(key)),
-                None if self.in_linux.remove(&key) => *self.taken_out.entry(key).or_default() += 1,
+                Some(mac) => drop(self.in_linux.insert(key, mac)),
+                None if self.in_linux.remove(&key).is_some() => *self.taken_out.entry(key).or_default() += 1,
                 // Linux has said that it is gone.
                 None => continue,
             }
@@ -125,4 +176,10 @@ impl Follower {
             self.ask_helper(HelperRequest::Neighbors(changes));
         }
     }
+}
+
+/// Whether an entry is as the router has written it. One that an operator makes permanent keeps the protocol of its first creator.
+fn is_own(neighbor: &Neighbor) -> bool {
+    let group = neighbor.mac.is_some_and(|mac| mac.is_multicast());
+    neighbor.protocol == PROTOCOL && neighbor.external && !neighbor.permanent && !group
 }

@@ -42,6 +42,8 @@ pub struct Status {
     pub addresses: u64,
     /// Neighbors that operators have set on the router's interfaces.
     pub permanent_neighbors: u64,
+    /// Neighbors with the MAC address of a group, which are not followed.
+    pub group_neighbors: u64,
     /// Next-hop objects.
     pub next_hops: u64,
     /// Routes taken over, replaced and withdrawn.
@@ -83,6 +85,7 @@ impl Follower {
             links: self.links.len() as u64,
             addresses: self.links.values().map(|known| known.addresses.len() as u64).sum(),
             permanent_neighbors: self.permanent.len() as u64,
+            group_neighbors: self.group_neighbors.len() as u64,
             next_hops: self.feeds.iter().map(|feed| feed.next_hops.len() as u64).sum(),
             changes: counters.changes,
             refused: counters.refused,

@@ -110,12 +110,16 @@ pub enum Effect {
     UnsetNeighbor { interface: InterfaceId, address: IpAddr },
     /// An operator has deleted this neighbor from Linux, where the router had put it: it is to be forgotten.
     FlushNeighbor { interface: InterfaceId, address: IpAddr },
-    /// Linux has resolved this neighbor by itself.
+    /// Linux has resolved this neighbor, or an operator has set it for as long as it is confirmed.
     LearnNeighbor {
         interface: InterfaceId,
         address: IpAddr,
         /// Its MAC address.
         mac: MacAddr,
+        /// An operator has said so, or a program: it replaces what is known.
+        by_hand: bool,
+        /// It counts as confirmed.
+        confirmed: bool,
     },
     /// Report every neighbor that the slow path knows, by [`Input::Neighbor`]: Linux has lost them.
     ReportNeighbors,

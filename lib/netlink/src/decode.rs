@@ -310,7 +310,9 @@ fn neighbor(body: &[u8]) -> Result<Option<Neighbor>, Malformed> {
     const DESTINATION: u16 = 1;
     const LINK_ADDRESS: u16 = 2;
     const PROTOCOL: u16 = 12;
+    const EXTERNAL: u8 = 0x10;
     const INCOMPLETE: u16 = 0x01;
+    const REACHABLE: u16 = 0x02;
     const FAILED: u16 = 0x20;
     const NO_ARP: u16 = 0x40;
     const PERMANENT: u16 = 0x80;
@@ -334,6 +336,9 @@ fn neighbor(body: &[u8]) -> Result<Option<Neighbor>, Malformed> {
         address: address.ok_or(Malformed)?,
         mac: link_address.filter(|_| usable),
         permanent: state & (PERMANENT | NO_ARP) != 0,
+        reachable: state & REACHABLE != 0,
+        failed: state & FAILED != 0,
+        external: head[10] & EXTERNAL != 0,
         protocol,
     }))
 }

@@ -133,6 +133,12 @@ pub struct Neighbor {
     pub mac: Option<MacAddr>,
     /// Static: never resolved by ARP or ND (NUD_PERMANENT, NUD_NOARP).
     pub permanent: bool,
+    /// It was confirmed a short while ago (NUD_REACHABLE).
+    pub reachable: bool,
+    /// It does not answer, or somebody has said so (NUD_FAILED).
+    pub failed: bool,
+    /// A program keeps it up to date (NTF_EXT_LEARNED). Whoever changes the entry by hand takes this mark off.
+    pub external: bool,
     /// Which routing protocol made the entry, by its number (`/etc/iproute2/rt_protos`); 0 for the kernel itself.
     pub protocol: u8,
 }

@@ -233,6 +233,22 @@ fn a_link_that_is_in_another_namespace_now() {
 }
 
 #[test]
+fn states_and_marks_of_neighbors() {
+    let neighbor = |state: u16, flags: u8| {
+        let head = [vec![2, 0, 0, 0], word(7).to_vec(), state.to_ne_bytes().to_vec(), vec![flags, 1]].concat();
+        let attributes = [attribute(1, &[10, 0, 0, 2]), attribute(2, &[2, 0, 0, 0, 0, 9]), attribute(12, &[158])];
+        let Message::Neighbor(n) = one(&framed(kind::NEW_NEIGHBOR, 0, 0, &head, &attributes)) else { panic!() };
+        assert_eq!(n.protocol, 158);
+        (n.mac.is_some(), n.permanent, n.reachable, n.failed, n.external)
+    };
+    assert_eq!(neighbor(0x02, 0x10), (true, false, true, false, true));
+    assert_eq!(neighbor(0x04, 0), (true, false, false, false, false), "stale");
+    assert_eq!(neighbor(0x40, 0), (true, true, false, false, false), "no ARP");
+    assert_eq!(neighbor(0x20, 0), (false, false, false, true, false), "its old MAC address does not count");
+    assert_eq!(neighbor(0x01, 0), (false, false, false, false, false), "incomplete");
+}
+
+#[test]
 fn settings_of_links() {
     let all = settings(2, 7, &[(2, 1), (3, 2), (8, 0), (4, 1), (5, 0), (6, 1)]);
     let expected = NetworkSettings {
@@ -289,6 +305,9 @@ fn messages_say_what_they_say() {
         address: "10.0.0.2".parse().unwrap(),
         mac: Some(MacAddr([2, 0, 0, 0, 0, 9])),
         permanent: true,
+        reachable: false,
+        failed: false,
+        external: false,
         protocol: 4,
     };
     assert_eq!(one(&all[2]), Message::Neighbor(neighbor));

@@ -106,7 +106,10 @@ impl SlowPath {
             Input::UnsetNeighbor { interface, address } => {
                 self.neighbors.unset_static(now, (interface, address), self.interfaces.is_up(interface));
             }
-            Input::LearnNeighbor { interface, address, mac } => self.learn(now, (interface, address), mac),
+            Input::LearnNeighbor { interface, address, mac, replace, confirmed } => {
+                let heard = Heard { mac: Some(mac), solicited: confirmed, replace, create: true };
+                self.learn(now, (interface, address), heard);
+            }
             Input::Resolve { interface, gateway } => {
                 if let Some(own) = self.interfaces.get(interface) {
                     self.neighbors.resolve(now, (interface, gateway), own.config.up);
@@ -122,10 +125,9 @@ impl SlowPath {
         self.settle(turn);
     }
 
-    fn learn(&mut self, now: Time, key: Key, mac: MacAddr) {
+    fn learn(&mut self, now: Time, key: Key, heard: Heard) {
         let usable = |own: &Own| own.config.up && !own.has(key.1) && !self.interfaces.is_host_address(key.1);
-        if mac.is_unicast() && self.interfaces.get(key.0).is_some_and(usable) {
-            let heard = Heard { mac: Some(mac), solicited: false, replace: false, create: true };
+        if heard.mac.is_some_and(MacAddr::is_unicast) && self.interfaces.get(key.0).is_some_and(usable) {
             self.neighbors.heard(now, key, heard, &mut self.counters);
         }
     }

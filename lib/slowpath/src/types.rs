@@ -182,6 +182,10 @@ pub enum Input<'a> {
         address: IpAddr,
         /// Its MAC; must be unicast, else ignored.
         mac: MacAddr,
+        /// An operator says so: it replaces what is known of any but a configured neighbor.
+        replace: bool,
+        /// It counts as confirmed.
+        confirmed: bool,
     },
     /// A next hop needs this gateway: resolve its MAC now, keep it fresh, and keep trying if that fails. Ignored on an
     /// unknown interface. Repeating it has no effect.

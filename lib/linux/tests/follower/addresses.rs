@@ -4,7 +4,7 @@
 use crate::world::*;
 use perigee_linux::Effect;
 use perigee_net::{AddressAttributes, AddressScope};
-use perigee_netlink::message::{Address, Link};
+use perigee_netlink::message::{Address, Link, Master};
 
 const LO: u32 = 1;
 
@@ -22,6 +22,10 @@ fn with_loopback() -> World {
     world.settle();
     world.effects.clear();
     world
+}
+
+fn master(index: u32) -> Master {
+    Master { index, kind: "vrf".to_owned(), table: None }
 }
 
 #[test]
@@ -81,9 +85,9 @@ fn addresses_in_a_vrf_are_the_routers_if_its_table_is_followed() {
         let mut world = World::with(setup, &[]);
         world.kernel.set_link(link(LO, "lo"));
         world.kernel.set_link(Link { vrf: Some(100), ..link(70, "red") });
-        world.kernel.set_link(Link { master: Some(70), ..link(71, "eth0") });
+        world.kernel.set_link(Link { master: Some(master(70)), ..link(71, "eth0") });
         world.kernel.set_link(link(72, "br0"));
-        world.kernel.set_link(Link { master: Some(72), ..link(73, "eth1") });
+        world.kernel.set_link(Link { master: Some(master(72)), ..link(73, "eth1") });
         for (link, text) in [(LO, "10.255.0.1/32"), (70, "10.8.0.1/24"), (71, "10.9.0.1/24")] {
             world.kernel.add_address(address(link, text));
         }

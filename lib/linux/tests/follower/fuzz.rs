@@ -4,7 +4,7 @@
 use crate::kernel::*;
 use crate::world::*;
 use perigee_linux::Report;
-use perigee_net::InterfaceId;
+use perigee_netlink::message::Neighbor;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
@@ -45,9 +45,10 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
         same_interfaces(&world);
         same_multicast(&world);
         follow(&mut permanent, world.taken());
-        let of_linux = world.kernel.neighbors.iter().filter(|neighbor| neighbor.permanent);
-        let of_linux = of_linux.map(|n| ((InterfaceId((n.link - A) as u16), n.address), n.mac.unwrap()));
-        assert_eq!(permanent, of_linux.collect(), "round {round}");
+        assert_eq!(permanent, set_by_operators(&world.kernel), "round {round}");
+        let groups = |n: &&Neighbor| n.mac.is_some_and(|mac| mac.is_multicast());
+        let groups = world.kernel.neighbors.iter().filter(groups).count();
+        assert_eq!(world.status().group_neighbors, groups as u64, "round {round}");
         let report = world.audit(false);
         assert_eq!(report.total, 0, "round {round}: {:?}", report.differences);
         assert_eq!(report.linux_routes, routes.len() as u64);

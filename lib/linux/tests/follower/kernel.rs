@@ -3,6 +3,7 @@
 
 use crate::world::*;
 use perigee_fib::MulticastOrigin;
+use perigee_helper::PROTOCOL;
 use perigee_linux::Effect;
 use perigee_net::{
     Interface, InterfaceId, LinuxOnly, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget, Selector,
@@ -232,6 +233,14 @@ fn change_neighbor(kernel: &mut Kernel, random: &mut impl Rng, link: u32) -> Vec
     let text = format!("10.0.{}.{}", link - A + 1, random.random_range(20..23));
     let mut changed = neighbor(link, &text, mac(random.random_range(1..4)));
     changed.permanent = random.random_bool(0.6);
+    changed.reachable = random.random_bool(0.5);
+    changed.external = random.random_bool(0.3);
+    changed.protocol = [0, 4, PROTOCOL][random.random_range(0..3)];
+    match random.random_range(0..10) {
+        0 => changed.mac = Some(MacAddr([3, 0, 0, 0, 0, 1])),
+        1 => (changed.mac, changed.failed) = (None, true),
+        _ => {}
+    }
     kernel.neighbors.retain(|other| (other.link, other.address) != (link, changed.address));
     if random.random_bool(0.3) {
         return vec![Message::NeighborGone(changed)];
@@ -269,6 +278,13 @@ pub fn follow(set: &mut BTreeMap<(InterfaceId, IpAddr), MacAddr>, effects: Vec<E
             _ => {}
         }
     }
+}
+
+/// The neighbors that operators have set in the kernel, as far as they can be sent to.
+pub fn set_by_operators(kernel: &Kernel) -> BTreeMap<(InterfaceId, IpAddr), MacAddr> {
+    let set = kernel.neighbors.iter().filter(|neighbor| neighbor.permanent);
+    let key = |link: u32, address| (InterfaceId((link - A) as u16), address);
+    set.filter_map(|n| Some((key(n.link, n.address), n.mac.filter(|mac| mac.is_unicast())?))).collect()
 }
 
 pub fn same_interfaces(world: &World) {

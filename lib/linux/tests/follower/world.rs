@@ -46,7 +46,8 @@ pub fn address(link: u32, text: &str) -> Address {
 }
 
 pub fn neighbor(link: u32, text: &str, mac: MacAddr) -> Neighbor {
-    Neighbor { link, address: ip(text), mac: Some(mac), permanent: false, protocol: 0 }
+    let (address, mac) = (ip(text), Some(mac));
+    Neighbor { link, address, mac, permanent: false, reachable: true, failed: false, external: false, protocol: 0 }
 }
 
 /// A route of the kernel's main table.

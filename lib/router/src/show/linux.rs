@@ -25,6 +25,7 @@ impl Answers<ShowLinux> for View<'_> {
             links: status.links,
             addresses: status.addresses,
             neighbors_by_hand: status.permanent_neighbors,
+            group_neighbors: status.group_neighbors,
             next_hops: status.next_hops,
             changes: status.changes,
             refused: status.refused,

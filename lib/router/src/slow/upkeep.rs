@@ -161,8 +161,8 @@ impl SlowThread {
                 Effect::FlushNeighbor { interface, address } => {
                     self.tell(Input::FlushNeighbors { interface: Some(interface), address: Some(address) });
                 }
-                Effect::LearnNeighbor { interface, address, mac } => {
-                    self.tell(Input::LearnNeighbor { interface, address, mac });
+                Effect::LearnNeighbor { interface, address, mac, by_hand, confirmed } => {
+                    self.tell(Input::LearnNeighbor { interface, address, mac, replace: by_hand, confirmed });
                 }
                 Effect::ReportNeighbors => self.report_neighbors(),
                 effect => self.linux.carry_out(effect),

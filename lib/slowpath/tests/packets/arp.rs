@@ -320,6 +320,43 @@ fn static_neighbors_are_never_asked_for_or_learned_over() {
     assert_eq!(w.neighbor(RIGHT, b.v4), None);
 }
 
+/// An operator's `ip neigh replace` did not hold: what the router had found before stayed.
+#[test]
+fn what_an_operator_says_replaces_what_was_found() {
+    let mut w = quiet();
+    let b = host(RIGHT, 3);
+    w.hosts.insert((RIGHT, b.v4.into()), b.mac);
+    w.from(host(LEFT, 2), &udp4(host(LEFT, 2).v4, b.v4, 1));
+    assert_eq!(w.take_packet().1, b.mac);
+    let other = |last| MacAddr([2, 0xcc, 0, 0, 0, last]);
+    let learn = |mac, replace, confirmed| Input::LearnNeighbor {
+        interface: RIGHT,
+        address: b.v4.into(),
+        mac,
+        replace,
+        confirmed,
+    };
+    w.input(learn(other(1), false, false));
+    assert_eq!(w.neighbor(RIGHT, b.v4).and_then(|n| n.mac), Some(b.mac), "Linux alone has found another one");
+    for (mac, confirmed, state) in [(other(2), true, NeighborState::Reachable), (other(3), false, NeighborState::Delay)]
+    {
+        w.input(learn(mac, true, confirmed));
+        w.from(host(LEFT, 2), &udp4(host(LEFT, 2).v4, b.v4, 1));
+        assert_eq!(w.take_packet().1, mac);
+        assert_eq!(w.neighbor(RIGHT, b.v4).map(|n| n.state), Some(state));
+    }
+    // It ages as any other: the station does not answer there, and is found where it is.
+    w.advance(60_000);
+    w.from(host(LEFT, 2), &udp4(host(LEFT, 2).v4, b.v4, 1));
+    assert_eq!(w.neighbor(RIGHT, b.v4).and_then(|n| n.mac), Some(b.mac));
+    w.input(learn(MacAddr::BROADCAST, true, true));
+    assert_eq!(w.neighbor(RIGHT, b.v4).and_then(|n| n.mac), Some(b.mac), "no station has that");
+    // A configured one stays.
+    w.input(Input::SetNeighbor { interface: RIGHT, address: b.v4.into(), mac: other(4) });
+    w.input(learn(other(5), true, true));
+    assert_eq!(w.neighbor(RIGHT, b.v4).and_then(|n| n.mac), Some(other(4)));
+}
+
 #[test]
 fn link_down_loses_neighbors_and_link_up_brings_back_the_needed_ones() {
     let mut w = World::new();

@@ -310,6 +310,13 @@ fn reconfigure(rng: &mut StdRng) -> Input<'static> {
             interface: rng.random_bool(0.7).then_some(id),
             address: rng.random_bool(0.7).then_some(address),
         },
+        10 => Input::LearnNeighbor {
+            interface: id,
+            address,
+            mac: any_mac(rng),
+            replace: rng.random(),
+            confirmed: rng.random(),
+        },
         _ => Input::NeighborUsed { interface: id, address },
     }
 }

@@ -6,8 +6,8 @@
 use super::netlink::check;
 use crate::input::Input as Bytes;
 use crate::kept::Kept;
-use crate::kernel::{expected, follow, same_interfaces, same_multicast, step};
-use crate::world::{A, SECOND, World};
+use crate::kernel::{expected, follow, same_interfaces, same_multicast, set_by_operators, step};
+use crate::world::{SECOND, World};
 use perigee_linux::{FeedId, Input, Report};
 use perigee_net::{InterfaceId, MacAddr};
 use perigee_netlink::decode::{Tally, decode};
@@ -116,9 +116,7 @@ fn converges(world: &mut World, permanent: &mut BTreeMap<(InterfaceId, IpAddr), 
     same_multicast(world);
     // The neighbors that operators have set.
     follow(permanent, world.taken());
-    let of_linux = world.kernel.neighbors.iter().filter(|neighbor| neighbor.permanent);
-    let of_linux = of_linux.filter_map(|n| Some(((InterfaceId((n.link - A) as u16), n.address), n.mac?)));
-    assert_eq!(*permanent, of_linux.collect());
+    assert_eq!(*permanent, set_by_operators(&world.kernel));
     world.audits.clear();
     world.asked.clear();
     let report = world.audit(false);
