@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! Neighbors that an operator changes in Linux, in any state, whoever had found them.
+//! Neighbors that an operator changes in Linux, in any state, whoever had found them; and those that Linux answers for.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Router, World, frame, wait_until};
+use perigee_tests::{Good, Router, World, frame, wait_until};
 
-perigee_tests::scenarios![what_is_changed_by_hand_holds, neighbors_of_groups_are_named,];
+perigee_tests::scenarios![
+    what_is_changed_by_hand_holds,
+    neighbors_of_groups_are_named,
+    proxies_of_linux_are_answered_for,
+    proxy_arp_is_a_switch,
+];
 
 fn known(router: &Router, address: &str, mac: &str) {
     wait_until(&format!("{address} to be {mac}"), || router.neighbor(address).is_some_and(|(_, known)| known == mac));
@@ -67,4 +72,62 @@ fn neighbors_of_groups_are_named(world: &World) {
     world.ip("neigh flush dev lan nud permanent");
     wait_until("none", || router.show("linux")["group_neighbors"] == 0);
     router.stop();
+}
+
+/// `ip neigh add proxy` was left out in silence.
+fn proxies_of_linux_are_answered_for(world: &World) {
+    let Pair { client, server } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    for (address, family) in [("10.0.1.77/32", "-4"), ("2001:db8:1::77/128", "-6")] {
+        server.run(&format!("ip addr add {address} dev lo")).good();
+        let gateway = if family == "-4" { "10.0.2.2" } else { "2001:db8:2::2" };
+        world.ip(&format!("{family} route add {address} via {gateway}"));
+        router.leads(address, "lan");
+    }
+    for address in ["10.0.1.77", "2001:db8:1::77"] {
+        client.ping_fails(address);
+        world.ip(&format!("neigh add proxy {address} dev wan"));
+    }
+    client.reaches("10.0.1.77");
+    wait_until("one address to be answered for", || router.show("linux")["proxied"] == 1);
+    client.ping_fails("2001:db8:1::77");
+    // IPv6 asks for the switch as well.
+    sysctl("net/ipv6/conf/wan/proxy_ndp", "1");
+    client.reaches("2001:db8:1::77");
+    for address in ["10.0.1.77", "2001:db8:1::77"] {
+        client.ping(20, address);
+        world.ip(&format!("neigh del proxy {address} dev wan"));
+    }
+    wait_until("none to be answered for", || router.show("linux")["proxied"] == 0);
+    client.run("ip neigh flush all").good();
+    for address in ["10.0.1.77", "2001:db8:1::77"] {
+        client.ping_fails(address);
+    }
+    router.alone();
+    router.audited();
+    router.stop();
+}
+
+fn proxy_arp_is_a_switch(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    // A host that believes everything to be on its link.
+    client.run("ip route replace 10.0.2.0/24 dev eth0").good();
+    client.ping_fails("10.0.2.2");
+    sysctl("net/ipv4/conf/wan/proxy_arp", "1");
+    client.reaches("10.0.2.2");
+    client.ping(20, "10.0.2.2");
+    sysctl("net/ipv4/conf/wan/proxy_arp", "0");
+    wait_until("ARP to be the router's own alone", || {
+        client.run("ip neigh flush all").good();
+        client.run("ping -n -c 1 -W 1 10.0.2.2").code != Some(0)
+    });
+    router.alone();
+    router.stop();
+}
+
+fn sysctl(name: &str, value: &str) {
+    std::fs::write(format!("/proc/sys/{name}"), value).expect("a setting of a twin's");
 }

@@ -203,6 +203,7 @@ fn linux(status: &LinuxStatus) -> Table {
         ("next-hop objects", status.next_hops.to_string()),
         ("static neighbors", status.neighbors_by_hand.to_string()),
         ("neighbors of groups", status.group_neighbors.to_string()),
+        ("answered for others (proxy)", status.proxied.to_string()),
         ("changes of routes", status.changes.to_string()),
         ("routes refused", status.refused.to_string()),
         ("routes left out", if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }),

@@ -178,6 +178,8 @@ objects! {
         pub neighbors_by_hand: u64,
         /// Neighbors that have the MAC address of a group in Linux, which is not followed.
         pub group_neighbors: u64,
+        /// Addresses of other stations that the router answers for (`ip neigh add proxy`), those of each interface counted.
+        pub proxied: u64,
         /// Next-hop objects (`ip nexthop`).
         pub next_hops: u64,
         /// Routes taken over, replaced and withdrawn.

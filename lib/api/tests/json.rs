@@ -60,7 +60,7 @@ fn answers_are_the_bytes_they_were() {
         r#"[{"action":"drop","done_in":"software","from":"ports","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
     );
     answers::<ShowLinux>(
-        r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"differences":["wan belongs to the bridge br0"],"dumps":1,"feed":"netlink","group_neighbors":0,"helper":"alive","helper_deaths":0,"left_out":{"kind":7,"link_local":4,"table":5},"links":5,"linux_only":0,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,
+        r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"differences":["wan belongs to the bridge br0"],"dumps":1,"feed":"netlink","group_neighbors":0,"helper":"alive","helper_deaths":0,"left_out":{"kind":7,"link_local":4,"table":5},"links":5,"linux_only":0,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"proxied":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,
     );
     answers::<Audit>(
         r#"{"differences":[{"kind":"not in Linux","linux":null,"lookup":null,"metric":10,"prefix":"10.1.0.0/16","rib":"via 10.0.2.2 dev right"}],"linux_routes":4,"neighbors":2,"next_hops":9,"prefixes":17,"repaired":0,"rib_routes":21,"seconds":0.05370053,"total":1}"#,

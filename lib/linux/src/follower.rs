@@ -5,6 +5,7 @@ use crate::audit::Audit;
 use crate::dump::Seen;
 use crate::feed::Feed;
 use crate::multicast::Multicast;
+use crate::proxies::Proxies;
 use crate::rules::Rules;
 use crate::settings::Settings;
 use crate::status::Counters;
@@ -65,6 +66,7 @@ pub struct Follower {
     pub(crate) multicast: Multicast,
     /// Linux's settings of its links.
     pub(crate) settings: Settings,
+    pub(crate) proxies: Proxies,
     /// Where the router does not do what Linux's interfaces say, by link.
     pub(crate) differences: BTreeSet<(u32, String)>,
     /// Ports whose twins are being made again.
@@ -128,6 +130,7 @@ impl Follower {
             doubtful: BTreeSet::new(),
             multicast: Multicast::default(),
             settings: Settings::default(),
+            proxies: Proxies::default(),
             differences: BTreeSet::new(),
             making: BTreeSet::new(),
             twinless: BTreeMap::new(),
@@ -219,6 +222,7 @@ impl Follower {
         self.by_link.clear();
         self.permanent.clear();
         self.by_hand.clear();
+        self.proxies.renumber();
         self.version += 1;
         (self.stale, self.multicast.stale) = (true, true);
         self.dump_all();
@@ -366,7 +370,8 @@ impl Follower {
                 self.neighbor_is_there(id, dumped, &neighbor);
             }
             Message::NeighborGone(neighbor) => self.neighbor_is_gone(&neighbor),
-            Message::ProxyNeighbor(_) | Message::ProxyNeighbors(_) => {}
+            Message::ProxyNeighbor(one) => self.proxy_is_there(one),
+            Message::ProxyNeighbors(all) => self.proxies_are(all),
             Message::NetworkSettings(settings) => self.settings_are_there(settings),
             Message::NetworkSettingsGone(v6, link) => self.settings_are_gone(v6, link),
         }

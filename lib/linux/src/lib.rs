@@ -33,6 +33,7 @@
 //! | `links.rs` | links and addresses to interfaces, and the reverse |
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
+//! | `proxies.rs` | for which other stations the router answers |
 //! | `twins.rs` | twins and namespaces that went away are made again |
 //! | `differences.rs` | where the router does not do what Linux's interfaces say |
 //! | `settings.rs` | Linux's settings of its links |
@@ -50,6 +51,7 @@ mod merge;
 mod multicast;
 mod neighbors;
 mod next_hops;
+mod proxies;
 mod routes;
 mod rules;
 mod settings;

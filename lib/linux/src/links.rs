@@ -261,6 +261,7 @@ impl Follower {
             self.change_interfaces(now, host_addresses, table);
         }
         self.keep_mtus();
+        self.refresh_proxies();
         self.look_for_differences(table);
         self.keep_macs();
     }

@@ -44,6 +44,8 @@ pub struct Status {
     pub permanent_neighbors: u64,
     /// Neighbors with the MAC address of a group, which are not followed.
     pub group_neighbors: u64,
+    /// Addresses of other stations that interfaces answer for.
+    pub proxied: u64,
     /// Next-hop objects.
     pub next_hops: u64,
     /// Routes taken over, replaced and withdrawn.
@@ -86,6 +88,7 @@ impl Follower {
             addresses: self.links.values().map(|known| known.addresses.len() as u64).sum(),
             permanent_neighbors: self.permanent.len() as u64,
             group_neighbors: self.group_neighbors.len() as u64,
+            proxied: self.proxies.addresses() as u64,
             next_hops: self.feeds.iter().map(|feed| feed.next_hops.len() as u64).sum(),
             changes: counters.changes,
             refused: counters.refused,

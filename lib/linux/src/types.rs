@@ -7,7 +7,7 @@ use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo,
 use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, TwinWanted};
 use perigee_net::{
     Exception, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastRoute, Namespace, Prefix,
-    Route, RouteKey,
+    Proxy, Route, RouteKey,
 };
 use perigee_netlink::message::Message;
 use std::collections::BTreeSet;
@@ -121,6 +121,8 @@ pub enum Effect {
         /// It counts as confirmed.
         confirmed: bool,
     },
+    /// For which other stations this interface answers from now on.
+    SetProxy { interface: InterfaceId, proxy: Proxy },
     /// Report every neighbor that the slow path knows, by [`Input::Neighbor`]: Linux has lost them.
     ReportNeighbors,
     /// Linux is not followed any more: a requested resync will not come.

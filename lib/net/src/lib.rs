@@ -9,6 +9,7 @@
 //! Route            (RouteKey, RouteTarget)    its source, its preference, where it leads
 //! Exception        (Selector, Tos)            packets that Linux treats otherwise than by the plain route
 //! MulticastRoute   (MulticastLimits)       a group, its sources, where its packets leave
+//! Proxy                                       for which other stations an interface answers
 //! FiveTuple        (PortRange)                what a filter matches
 //! Key              (Key4, Key6)               a packet's five-tuple, as a filter's matcher takes it
 //! Namespace                                   blue, /proc/1/ns/net, 4711
@@ -24,6 +25,7 @@ mod multicast;
 mod namespace;
 mod policing;
 mod prefix;
+mod proxy;
 mod route;
 #[cfg(feature = "serde")]
 mod text;
@@ -38,6 +40,7 @@ pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forward
 pub use namespace::{Namespace, NamespaceError};
 pub use policing::{PuntClass, PuntLimit, PuntLimits};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
+pub use proxy::Proxy;
 pub use route::{LinuxOnly, Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
 #[cfg(feature = "serde")]
 pub use text::network;

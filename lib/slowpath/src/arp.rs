@@ -6,6 +6,7 @@
 //! | request for us | reply | the sender, if it is on this link |
 //! | request for a host address (of Linux's loopback), or what is local by a route | reply | likewise |
 //! | request for another interface's address | reply, if this one has none of IPv4: it borrows | likewise |
+//! | request for a station that is answered for (`proxy.rs`) | reply | the sender, if it is on this link |
 //! | reply to us | - | the sender, if it is on this link; Linux hears it too |
 //! | anything else (gratuitous, for others) | - | the sender, only if it is known already |
 //! | probe: sender 0.0.0.0 | reply, if for us | nothing |
@@ -49,12 +50,20 @@ impl SlowPath {
             }
             return;
         }
+        let for_another = !probe
+            && arp.operation == REQUEST
+            && !for_us
+            && self.answers_arp_for(turn, received.interface, arp.sender_ip, arp.target_ip);
         if !probe {
-            self.hear_arp(turn, received, &arp, for_us);
+            self.hear_arp(turn, received, &arp, for_us || for_another);
         }
         match arp.operation {
             REQUEST if for_us => {
                 self.counters.solicitations_answered += 1;
+                self.send_arp(received.interface, arp.sender_mac, &arp.reply(mac));
+            }
+            REQUEST if for_another => {
+                self.counters.solicitations_answered_for_others += 1;
                 self.send_arp(received.interface, arp.sender_mac, &arp.reply(mac));
             }
             REPLY => self.deliver(received),

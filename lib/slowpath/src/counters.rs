@@ -150,6 +150,8 @@ counters! {
         solicitations_sent "RFC 826, RFC 4861 7.2.2";
         /// ARP requests and neighbor solicitations answered.
         solicitations_answered "RFC 826, RFC 4861 7.2.4";
+        /// ARP requests and neighbor solicitations for other stations that were answered, as Linux's proxies say.
+        solicitations_answered_for_others "RFC 1027, RFC 4861 7.2.8";
         /// Solicitations that could not be sent: the interface has no usable address of that family.
         solicitations_without_source "RFC 4861 7.2.2";
         /// Neighbors that answered none of three requests.

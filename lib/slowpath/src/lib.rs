@@ -36,6 +36,7 @@ mod multicast;
 mod nd;
 mod neighbor;
 mod options;
+mod proxy;
 mod rate;
 mod reassembly;
 mod redirect;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! The state machine: inputs in, outputs out, and everything that connects the parts.
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
-
-use perigee_net::{Interface, InterfaceId, MacAddr, Policy, ReversePath, is_host, is_link_local};
+use perigee_net::{Interface, InterfaceId, MacAddr, Policy, Proxy, ReversePath, is_host, is_link_local};
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{flow, ipv6};
 use perigee_packet::{Ipv4, Ipv6};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use crate::fragment::{fragment, fragment6};
 use crate::frame::{self, Received};
@@ -38,6 +37,8 @@ pub struct SlowPath {
     pub(crate) counters: Counters,
     pub(crate) limits: Arc<Limits>,
     pub(crate) unrouted: Unrouted,
+    /// For which other stations interfaces answer.
+    pub(crate) proxies: BTreeMap<InterfaceId, Proxy>,
     /// Limits events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
     outputs: VecDeque<Output>,
@@ -70,6 +71,7 @@ impl SlowPath {
             counters: Counters::default(),
             limits,
             unrouted: Unrouted::new(),
+            proxies: BTreeMap::new(),
             conflicts: TokenBucket::new(1, 10),
             outputs: VecDeque::new(),
             frames: 0,
@@ -97,7 +99,9 @@ impl SlowPath {
             Input::RemoveInterface { id } => {
                 self.neighbors.remove_all(|key| key.0 == id, false, &mut self.counters);
                 self.interfaces.remove(id);
+                self.proxies.remove(&id);
             }
+            Input::SetProxy { interface, proxy } => self.set_proxy(interface, proxy),
             Input::SetNeighbor { interface, address, mac } => {
                 if mac.is_unicast() && self.interfaces.get(interface).is_some() {
                     self.neighbors.set_static((interface, address), mac, self.interfaces.is_up(interface));

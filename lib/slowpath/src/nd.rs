@@ -91,7 +91,9 @@ impl SlowPath {
         let anycast = own.has_anycast(target);
         let for_us = own.has(IpAddr::V6(target)) || anycast;
         if !for_us || !detects && !self.is_on_link(turn, id, IpAddr::V6(source)) {
-            self.counters.drops.nd_not_for_us += 1;
+            if !self.solicited_for_another(turn, received, source, target, mac) {
+                self.counters.drops.nd_not_for_us += 1;
+            }
             return;
         }
         if !anycast && !own.is_valid(IpAddr::V6(target)) {
@@ -216,12 +218,7 @@ impl SlowPath {
         let own = self.interfaces.get(interface)?;
         let anycast = own.has_anycast(target);
         let from = if anycast { own.source6(destination)? } else { target };
-        let mut bytes = packet(from, destination, 32);
-        let link_layer = Some(own.config.mac);
-        let message = Advertisement { router: true, solicited, r#override: !anycast, target, link_layer };
-        let written = message.emit(&mut bytes[ipv6::HEADER_LEN..], &from, &destination);
-        debug_assert!(written.is_ok());
-        Some(bytes)
+        Some(advertisement_for(from, target, destination, own.config.mac, (true, solicited, !anycast)))
     }
 
     fn own_mac(&self, interface: InterfaceId) -> MacAddr {
@@ -247,6 +244,21 @@ pub(crate) fn packet(source: Ipv6Addr, destination: Ipv6Addr, len: usize) -> Vec
 fn solicitation(target: Ipv6Addr, mac: Option<MacAddr>, source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     let mut bytes = packet(source, destination, if mac.is_some() { 32 } else { 24 });
     let written = icmp6::emit_solicitation(&mut bytes[ipv6::HEADER_LEN..], target, mac, &source, &destination);
+    debug_assert!(written.is_ok());
+    bytes
+}
+
+/// An advertisement from an address; the flags are R, S and O.
+pub(crate) fn advertisement_for(
+    source: Ipv6Addr,
+    target: Ipv6Addr,
+    destination: Ipv6Addr,
+    mac: MacAddr,
+    (router, solicited, replace): (bool, bool, bool),
+) -> Vec<u8> {
+    let mut bytes = packet(source, destination, 32);
+    let message = Advertisement { router, solicited, r#override: replace, target, link_layer: Some(mac) };
+    let written = message.emit(&mut bytes[ipv6::HEADER_LEN..], &source, &destination);
     debug_assert!(written.is_ok());
     bytes
 }

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use perigee_net::{HostAddress, Interface, InterfaceId, MacAddr, MulticastOutput};
+use perigee_net::{HostAddress, Interface, InterfaceId, MacAddr, MulticastOutput, Proxy};
 
 /// Nanoseconds since any moment that the caller chooses; only differences count. Must not go backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,6 +166,8 @@ pub enum Input<'a> {
         /// Which one.
         id: InterfaceId,
     },
+    /// For which other stations an interface answers, instead of those before.
+    SetProxy { interface: InterfaceId, proxy: Proxy },
     /// Sets a static neighbor: never asked for, never aged, never learned over. Ignored on an unknown interface.
     SetNeighbor {
         interface: InterfaceId,

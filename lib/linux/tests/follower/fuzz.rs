@@ -16,7 +16,7 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
     println!("PERIGEE_FUZZ_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let mut world = World::new();
-    let mut permanent = BTreeMap::new();
+    let (mut permanent, mut proxies) = (BTreeMap::new(), BTreeMap::new());
     for round in 0..rounds {
         // Routes by objects are reported in another way then; what is there is not repeated.
         world.kernel.compatible = random.random_bool(0.5);
@@ -44,7 +44,10 @@ fn whatever_the_kernel_does_the_router_becomes_the_same() {
         assert_eq!(routes, expected(&world.kernel), "round {round}");
         same_interfaces(&world);
         same_multicast(&world);
-        follow(&mut permanent, world.taken());
+        let effects = world.taken();
+        follow_proxies(&mut proxies, &effects);
+        assert_eq!(proxies, expected_proxies(&world.kernel), "round {round}");
+        follow(&mut permanent, effects);
         assert_eq!(permanent, set_by_operators(&world.kernel), "round {round}");
         let groups = |n: &&Neighbor| n.mac.is_some_and(|mac| mac.is_multicast());
         let groups = world.kernel.neighbors.iter().filter(groups).count();

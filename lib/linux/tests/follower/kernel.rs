@@ -6,9 +6,11 @@ use perigee_fib::MulticastOrigin;
 use perigee_helper::PROTOCOL;
 use perigee_linux::Effect;
 use perigee_net::{
-    Interface, InterfaceId, LinuxOnly, MacAddr, Member, MulticastRoute, Multipath, Prefix, RouteTarget, Selector,
+    Interface, InterfaceId, LinuxOnly, MacAddr, Member, MulticastRoute, Multipath, Prefix, Proxy, RouteTarget, Selector,
 };
-use perigee_netlink::message::{Hop, Hops, Message, MulticastKey, NextHopTo, Route, RouteKind};
+use perigee_netlink::message::{
+    Hop, Hops, Message, MulticastKey, NetworkSettings, NextHopTo, ProxyNeighbor, Route, RouteKind,
+};
 use rand::{Rng, RngExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -103,9 +105,10 @@ fn uses(kernel: &Kernel, route: &Route, link: u32) -> bool {
 pub fn step(kernel: &mut Kernel, random: &mut impl Rng) -> Vec<Message> {
     let port = random.random_range(0..2u32);
     let link = A + port;
-    match random.random_range(0..29) {
+    match random.random_range(0..31) {
         0 => toggle(kernel, link),
-        27.. => toggle_carrier(kernel, link),
+        27..29 => toggle_carrier(kernel, link),
+        29.. => change_proxies(kernel, random, link),
         1 | 20..24 => change_object(kernel, random),
         2..6 => {
             let at = random.random_range(0..kernel.routes.len().max(1));
@@ -227,6 +230,49 @@ pub fn same_multicast(world: &World) {
     let shown = |(route, origin): &(MulticastRoute, _)| ((route.group, route.source), route.to.len(), *origin);
     let found: Vec<_> = world.router.multicast.iter().map(shown).collect();
     assert_eq!(found, expected_multicast(&world.kernel));
+}
+
+/// The machine answers for another station, or no more; or a switch of that changes. The feed looks for the former.
+fn change_proxies(kernel: &mut Kernel, random: &mut impl Rng, link: u32) -> Vec<Message> {
+    if random.random_bool(0.5) {
+        let address = ip(["10.0.2.77", "2001:db8:1::77"][random.random_range(0..2)]);
+        let one =
+            ProxyNeighbor { link: [0, link, 99][random.random_range(0..3)], address, router: random.random_bool(0.3) };
+        let had = kernel.proxies.len();
+        kernel.proxies.retain(|other| (other.link, other.address) != (one.link, one.address));
+        if had == kernel.proxies.len() {
+            kernel.proxies.insert(one);
+        }
+        return vec![Message::ProxyNeighbors(kernel.proxies.iter().copied().collect())];
+    }
+    let place = [link as i32, NetworkSettings::ALL, NetworkSettings::DEFAULT][random.random_range(0..3)];
+    let (v6, on) = (random.random_bool(0.5), Some(random.random_bool(0.5)));
+    let changed = NetworkSettings { v6, link: place, proxy_neighbors: on, ..NetworkSettings::default() };
+    kernel.settings.entry((v6, place)).or_insert(changed).merge(&changed);
+    vec![Message::NetworkSettings(changed)]
+}
+
+/// For which other stations the router's interfaces should answer.
+pub fn expected_proxies(kernel: &Kernel) -> BTreeMap<InterfaceId, Proxy> {
+    let on = |v6, link| kernel.settings.get(&(v6, link)).is_some_and(|known| known.proxy_neighbors == Some(true));
+    let on = |v6, link| on(v6, NetworkSettings::ALL) || on(v6, link as i32);
+    let of = |link: u32| {
+        let here = kernel.proxies.iter().filter(|one| [0, link].contains(&one.link));
+        let here = here.filter(|one| one.address.is_ipv4() || on(true, link));
+        Proxy { arp: on(false, link), addresses: here.map(|one| (one.address, one.router)).collect() }
+    };
+    let all = [A, B].map(|link| (InterfaceId((link - A) as u16), of(link)));
+    all.into_iter().filter(|(_, proxy)| *proxy != Proxy::default()).collect()
+}
+
+/// For which other stations interfaces answer, as the effects for the slow path add up.
+pub fn follow_proxies(given: &mut BTreeMap<InterfaceId, Proxy>, effects: &[Effect]) {
+    for effect in effects {
+        if let Effect::SetProxy { interface, proxy } = effect {
+            given.insert(*interface, proxy.clone());
+        }
+    }
+    given.retain(|_, proxy| *proxy != Proxy::default());
 }
 
 fn change_neighbor(kernel: &mut Kernel, random: &mut impl Rng, link: u32) -> Vec<Message> {

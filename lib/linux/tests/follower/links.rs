@@ -361,8 +361,8 @@ fn settings_of_links_are_kept_as_they_change() {
     world.settle();
     let both = NetworkSettings { proxy_neighbors: Some(true), ..forwarding };
     assert_eq!(world.follower.network_settings(false, A as i32), both);
-    let unknown = NetworkSettings { v6: true, ..of_a };
-    assert_eq!(world.follower.network_settings(true, A as i32), unknown, "those of IPv6 are others");
+    let six = NetworkSettings { v6: true, proxy_neighbors: Some(false), ..of_a };
+    assert_eq!(world.follower.network_settings(true, A as i32), six, "those of IPv6 are others");
     world.kernel.say(Message::NetworkSettingsGone(true, A as i32));
     world.settle();
     assert_eq!(world.follower.network_settings(false, A as i32), both);

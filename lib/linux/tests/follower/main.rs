@@ -13,6 +13,7 @@
 //! | `addresses.rs` | addresses on links that are none of the router's; what distinguishes addresses |
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
+//! | `proxies.rs` | for which other stations the router answers |
 //! | `twins.rs` | twins, namespaces and sockets that go away |
 //! | `audit.rs` | the audit: what it finds, repairs and counts |
 
@@ -26,6 +27,7 @@ mod linux_only;
 mod multicast;
 mod neighbors;
 mod next_hops;
+mod proxies;
 mod routes;
 mod twins;
 mod world;

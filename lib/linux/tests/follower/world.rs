@@ -13,8 +13,8 @@ use perigee_net::{
     RouteKey, RouteSource, RouteTarget,
 };
 use perigee_netlink::message::{
-    Address, Hop, Hops, Link, Message, MulticastKey, MulticastRoute as LinuxMulticast, Neighbor, NextHop, NextHopTo,
-    Route, RouteKind, Rule,
+    Address, Hop, Hops, Link, Message, MulticastKey, MulticastRoute as LinuxMulticast, Neighbor, NetworkSettings,
+    NextHop, NextHopTo, ProxyNeighbor, Route, RouteKind, Rule,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -90,6 +90,9 @@ pub struct Kernel {
     pub links: BTreeMap<u32, Link>,
     pub addresses: Vec<Address>,
     pub neighbors: Vec<Neighbor>,
+    pub proxies: BTreeSet<ProxyNeighbor>,
+    /// Of both families, links and conf/all.
+    pub settings: BTreeMap<(bool, i32), NetworkSettings>,
     pub next_hops: BTreeMap<u32, NextHopTo>,
     /// nexthop_compat_mode: routes by an object say where these lead, and are reported when it is replaced.
     pub compatible: bool,
@@ -111,6 +114,8 @@ impl Kernel {
             links: BTreeMap::from([(A, link(A, "a")), (B, link(B, "b"))]),
             addresses: addresses.map(|(link, text)| address(link, text)).to_vec(),
             neighbors: Vec::new(),
+            proxies: BTreeSet::new(),
+            settings: BTreeMap::new(),
             next_hops: BTreeMap::new(),
             compatible: false,
             routes: BTreeMap::new(),
@@ -127,6 +132,7 @@ impl Kernel {
         let object = |(id, to): (&u32, &NextHopTo)| Message::NextHop(NextHop { id: *id, to: to.clone() });
         let mut all: Vec<Message> = self.links.values().cloned().map(Message::Link).collect();
         all.extend(self.addresses.iter().copied().map(Message::Address));
+        all.extend(self.all_settings().map(Message::NetworkSettings));
         all.extend(self.next_hops.iter().map(object));
         all.extend(self.neighbors.iter().copied().map(Message::Neighbor));
         all.extend(self.rules.iter().cloned().map(Message::Rule));
@@ -136,7 +142,17 @@ impl Kernel {
             all.extend(self.beside.iter().filter(beside).cloned().map(Message::Route));
         }
         all.extend(self.multicast.values().cloned().map(Message::MulticastRoute));
+        all.push(Message::ProxyNeighbors(self.proxies.iter().copied().collect()));
         all
+    }
+
+    /// A dump names the settings of all links.
+    fn all_settings(&self) -> impl Iterator<Item = NetworkSettings> {
+        let links = self.links.keys().map(|link| *link as i32).chain([NetworkSettings::ALL]);
+        links.flat_map(|link| [(false, link), (true, link)]).map(|(v6, link)| {
+            let off = NetworkSettings { v6, link, proxy_neighbors: Some(false), ..NetworkSettings::default() };
+            self.settings.get(&(v6, link)).copied().unwrap_or(off)
+        })
     }
 
     /// A route as the kernel reports it.

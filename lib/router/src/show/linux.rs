@@ -26,6 +26,7 @@ impl Answers<ShowLinux> for View<'_> {
             addresses: status.addresses,
             neighbors_by_hand: status.permanent_neighbors,
             group_neighbors: status.group_neighbors,
+            proxied: status.proxied,
             next_hops: status.next_hops,
             changes: status.changes,
             refused: status.refused,

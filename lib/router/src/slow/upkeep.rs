@@ -164,6 +164,7 @@ impl SlowThread {
                 Effect::LearnNeighbor { interface, address, mac, by_hand, confirmed } => {
                     self.tell(Input::LearnNeighbor { interface, address, mac, replace: by_hand, confirmed });
                 }
+                Effect::SetProxy { interface, proxy } => self.tell(Input::SetProxy { interface, proxy }),
                 Effect::ReportNeighbors => self.report_neighbors(),
                 effect => self.linux.carry_out(effect),
             }

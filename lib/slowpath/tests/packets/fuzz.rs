@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::world::*;
 use perigee_net::{
     AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastOutput,
-    Policy, ReversePath,
+    Policy, Proxy, ReversePath,
 };
 use perigee_packet::wire::arp::Repr;
 use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
@@ -288,7 +288,7 @@ pub fn any_host_addresses(rng: &mut StdRng) -> Vec<HostAddress> {
 fn reconfigure(rng: &mut StdRng) -> Input<'static> {
     let id = InterfaceId(rng.random_range(1..4));
     let address = if rng.random() { IpAddr::V4(any4(rng)) } else { IpAddr::V6(any6(rng)) };
-    match rng.random_range(0..10) {
+    match rng.random_range(0..12) {
         0 | 1 => {
             let mut config = any_interface(rng, id);
             config.mtu = pick(rng, &[0, 20, 28, 68, 576, 1280, 1500, 9000]);
@@ -317,6 +317,12 @@ fn reconfigure(rng: &mut StdRng) -> Input<'static> {
             replace: rng.random(),
             confirmed: rng.random(),
         },
+        11 => {
+            let others = (0..8)
+                .map(|_| (if rng.random() { IpAddr::V4(any4(rng)) } else { IpAddr::V6(any6(rng)) }, rng.random()));
+            let addresses = others.collect();
+            Input::SetProxy { interface: id, proxy: Proxy { arp: rng.random(), addresses } }
+        }
         _ => Input::NeighborUsed { interface: id, address },
     }
 }

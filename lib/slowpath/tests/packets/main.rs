@@ -17,6 +17,7 @@ mod icmp;
 mod icmp6;
 mod multicast;
 mod nd;
+mod proxy;
 mod redirect;
 mod twin;
 mod unnumbered;

@@ -6,10 +6,10 @@
 use super::netlink::check;
 use crate::input::Input as Bytes;
 use crate::kept::Kept;
-use crate::kernel::{expected, follow, same_interfaces, same_multicast, set_by_operators, step};
+use crate::kernel::{expected, expected_proxies, follow, follow_proxies, same_interfaces, same_multicast, set_by_operators, step};
 use crate::world::{SECOND, World};
 use perigee_linux::{FeedId, Input, Report};
-use perigee_net::{InterfaceId, MacAddr};
+use perigee_net::{InterfaceId, MacAddr, Proxy};
 use perigee_netlink::decode::{Tally, decode};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,15 +31,17 @@ thread_local! {
 struct Followed {
     world: World,
     permanent: BTreeMap<(InterfaceId, IpAddr), MacAddr>,
+    /// For which other stations interfaces answer, likewise.
+    proxies: BTreeMap<InterfaceId, Proxy>,
 }
 
 impl Default for Followed {
     fn default() -> Followed {
-        Followed { world: World::new(), permanent: BTreeMap::new() }
+        Followed { world: World::new(), permanent: BTreeMap::new(), proxies: BTreeMap::new() }
     }
 }
 
-fn steps(Followed { world, permanent }: &mut Followed, bytes: &mut Bytes) {
+fn steps(Followed { world, permanent, proxies }: &mut Followed, bytes: &mut Bytes) {
     // What was reported, to be repeated out of order.
     let mut heard = vec![Report::DumpBegins, Report::DumpEnds { complete: true }, Report::DumpEnds { complete: false }];
     for _ in 0..STEPS {
@@ -48,7 +50,7 @@ fn steps(Followed { world, permanent }: &mut Followed, bytes: &mut Bytes) {
         }
         happens(world, bytes, &mut heard);
     }
-    converges(world, permanent);
+    converges(world, permanent, proxies);
 }
 
 /// One thing that happens.
@@ -98,7 +100,11 @@ fn happens(world: &mut World, bytes: &mut Bytes, heard: &mut Vec<Report>) {
 }
 
 /// Whatever has happened, two dumps put it right: IPv6's routes are gone when two in a row do not name them.
-fn converges(world: &mut World, permanent: &mut BTreeMap<(InterfaceId, IpAddr), MacAddr>) {
+fn converges(
+    world: &mut World,
+    permanent: &mut BTreeMap<(InterfaceId, IpAddr), MacAddr>,
+    proxies: &mut BTreeMap<InterfaceId, Proxy>,
+) {
     world.settle();
     world.kernel.reports.clear();
     for port in 0..2 {
@@ -115,7 +121,10 @@ fn converges(world: &mut World, permanent: &mut BTreeMap<(InterfaceId, IpAddr), 
     same_interfaces(world);
     same_multicast(world);
     // The neighbors that operators have set.
-    follow(permanent, world.taken());
+    let effects = world.taken();
+    follow_proxies(proxies, &effects);
+    assert_eq!(*proxies, expected_proxies(&world.kernel));
+    follow(permanent, effects);
     assert_eq!(*permanent, set_by_operators(&world.kernel));
     world.audits.clear();
     world.asked.clear();
