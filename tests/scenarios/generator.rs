@@ -15,6 +15,7 @@ perigee_tests::scenarios![
     into_a_task_that_counts,
     through_a_router_of_both_families,
     a_capture_is_sent_as_it_is,
+    a_full_frame_with_a_tag_needs_no_larger_mtu,
     loss_is_seen,
     an_interrupted_run_keeps_its_figures,
     every_example_has_a_scenario,
@@ -150,6 +151,19 @@ fn a_capture_is_sent_as_it_is(_: &World) {
     let (one, two) = (frames("/run/one.pcap"), frames("/run/two.pcap"));
     assert_eq!((one.len(), two.len()), (300, 600));
     assert!(two[..300] == one && two[300..] == one);
+}
+
+/// The tag was taken for payload, and frames were refused that Linux sends at an MTU of 1500 bytes.
+fn a_full_frame_with_a_tag_needs_no_larger_mtu(world: &World) {
+    cable(world, "here", "there");
+    let words = ["here", "--to", "there", "--rate", RATE, "-n", "100", "--sizes", "1522"];
+    let all = generate(&[&words[..], &["--vlan", "300"]].concat());
+    assert_eq!(number(&all, "/received/counters/unique"), number(&all, "/sent/sent"), "{all:#}");
+    assert!(number(&all, "/sent/sent") > 25, "{all:#}");
+    // Without a tag these are larger, and a provider's tag is not allowed for.
+    for more in [&[][..], &["--vlan", "300", "--service-vlan", "10"]] {
+        drop(run(&mut command(&[&words[..], more].concat())).refused("frames of 1522 need 1504"));
+    }
 }
 
 /// The frames of a capture that DPDK wrote.

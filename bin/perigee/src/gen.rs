@@ -118,7 +118,7 @@ pub fn generate(args: &GenArgs) -> Result<ExitCode> {
     set_runtime_dir(perigee_dpdk::fallback_runtime_dir().as_deref())?;
     let eal = ports::start(&args.machine)?;
     let names: Vec<&str> = std::iter::once(args.device.as_str()).chain(args.to.as_deref()).collect();
-    let open = ports::open_all(&eal, &names, source.largest())?;
+    let open = ports::open_all(&eal, &names, source.longest())?;
     let pattern = request(args)?.pattern(source.mean_size(), open[0].line())?;
     let source = args.traffic.source(script.as_ref(), Some(open[0].mac()), open.get(1).map(TesterPort::mac))?;
     let (source, watch) = match script {

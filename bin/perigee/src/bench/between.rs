@@ -3,7 +3,7 @@
 //! tester's own limits.
 
 use super::Interrupt;
-use crate::measure::ports::{self, TesterPort};
+use crate::measure::ports::{self, Longest, TesterPort};
 use crate::measure::surroundings::Ports;
 use crate::task::{Cores, MachineArgs};
 use anyhow::{Result, bail, ensure};
@@ -133,7 +133,8 @@ impl Between {
     /// # Errors
     /// A port cannot be opened.
     pub fn cable(bench: &Bench, names: &[String; 2]) -> Result<Between> {
-        let open = ports::open_all(&bench.eal, &names.each_ref().map(String::as_str), bench.largest)?;
+        let open =
+            ports::open_all(&bench.eal, &names.each_ref().map(String::as_str), Longest::untagged(bench.largest))?;
         let ends = open.iter().map(TesterPort::end).collect::<Result<Vec<_>>>()?;
         let macs = [open[1].mac(), open[0].mac()];
         let (eal, clock, cores) = (bench.eal.clone(), bench.clock, bench.cores.clone());

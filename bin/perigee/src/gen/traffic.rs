@@ -2,6 +2,7 @@
 //! Which frames: from flags, a file of TOML, a script, or a capture.
 
 use super::script::{TrafficScript, Watch};
+use crate::measure::ports::Longest;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use perigee_dpdk::Clock;
@@ -103,7 +104,7 @@ pub struct Source {
     pub timed: bool,
     flows: u32,
     mean_size: f64,
-    largest: u16,
+    longest: Longest,
 }
 
 impl Source {
@@ -133,9 +134,9 @@ impl Source {
         self.mean_size
     }
 
-    /// Bytes with FCS.
-    pub fn largest(&self) -> u16 {
-        self.largest
+    /// How long they get. What a script makes of them is not known before.
+    pub fn longest(&self) -> Longest {
+        self.longest
     }
 }
 
@@ -200,8 +201,8 @@ impl TrafficArgs {
         let file = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
         let capture =
             Capture::read(BufReader::new(file), self.pad, LIMIT).with_context(|| path.display().to_string())?;
-        let lengths = (0..capture.len()).filter_map(|number| capture.frame(number)).map(|(frame, _)| frame.len());
-        let (mean_size, largest) = (capture.mean_size(), lengths.max().unwrap_or(60) as u16 + 4);
+        let longest = Longest::of((0..capture.len()).filter_map(|number| Some(capture.frame(number)?.0)));
+        let (mean_size, longest) = (capture.mean_size(), longest.unwrap_or(Longest::untagged(64)));
         let frames = capture.len();
         let playback = Playback { speed: self.speed, loops: self.loops, pad: self.pad };
         let replay = Replay::new(capture, &playback)?;
@@ -212,7 +213,7 @@ impl TrafficArgs {
             timed: self.speed.is_some(),
             flows: 0,
             mean_size,
-            largest,
+            longest,
         })
     }
 }
@@ -223,13 +224,17 @@ fn described(description: &Description) -> Result<Source> {
     let Ok(serde_json::Value::Object(described)) = serde_json::to_value(description) else {
         bail!("the description of the frames is no JSON");
     };
+    let largest = traffic.sizes().max().unwrap_or(64);
+    let one_tag = description.vlan.is_some() && description.service_vlan.is_none();
+    let longest = Longest::untagged(largest);
+    let longest = Longest { mtu: longest.mtu.saturating_sub(if one_tag { 4 } else { 0 }), ..longest };
     Ok(Source {
         described: described.into(),
         stamped: traffic.is_stamped(),
         timed: false,
         flows: traffic.flows(),
         mean_size: traffic.mean_size(),
-        largest: traffic.sizes().max().unwrap_or(64),
+        longest,
         frames: Box::new(traffic),
     })
 }

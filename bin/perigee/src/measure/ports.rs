@@ -44,6 +44,34 @@ pub fn start(args: &MachineArgs) -> Result<Eal> {
     Ok(Eal::start(&config)?)
 }
 
+/// How long frames may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// Bytes of the longest frame with FCS.
+    pub frame: u16,
+    /// The MTU that a Linux interface needs to send them: one tag of IEEE 802.1Q may be beyond it.
+    pub mtu: u16,
+}
+
+impl Longest {
+    /// Of frames of up to `frame` bytes with FCS, without tags.
+    pub fn untagged(frame: u16) -> Longest {
+        Longest { frame, mtu: frame.saturating_sub(18) }
+    }
+
+    /// Of frames with the bytes of these, which have no FCS.
+    pub fn of<'a>(frames: impl Iterator<Item = &'a [u8]>) -> Option<Longest> {
+        let of = |frame: &[u8]| {
+            // Linux allows for no other tag, nor a second one (packet_extra_vlan_len_allowed).
+            let tag = if frame.get(12..14) == Some(&[0x81, 0]) { 4 } else { 0 };
+            let length = u16::try_from(frame.len()).unwrap_or(u16::MAX);
+            Longest { frame: length.saturating_add(4), mtu: length.saturating_sub(14 + tag) }
+        };
+        let longer = |a: Longest, b: Longest| Longest { frame: a.frame.max(b.frame), mtu: a.mtu.max(b.mtu) };
+        frames.map(of).reduce(longer)
+    }
+}
+
 /// A port of the tester. Dropped last, after its end.
 pub struct TesterPort {
     pub name: String,
@@ -53,18 +81,20 @@ pub struct TesterPort {
 }
 
 impl TesterPort {
-    /// Opens a device; `largest` is the longest frame in bytes with FCS.
-    pub fn open(eal: &Eal, name: &str, largest: u16) -> Result<TesterPort> {
+    /// Opens a device for frames of these lengths.
+    pub fn open(eal: &Eal, name: &str, longest: Longest) -> Result<TesterPort> {
         let device = Device::named(name);
         let mtu = device.interface_mtu()?.unwrap_or(1500);
-        let most = largest.saturating_sub(18);
+        let Longest { frame, mtu: needed } = longest;
         ensure!(
-            most <= mtu || matches!(device, Device::Dpdk(_)),
-            "{name} has an MTU of {mtu} bytes, and frames of {largest} need {most}: `ip link set {name} mtu {most}`, at both ends"
+            needed <= mtu || matches!(device, Device::Dpdk(_)),
+            "{name} has an MTU of {mtu} bytes, and frames of {frame} need {needed}: `ip link set {name} mtu {needed}`, at both ends"
         );
+        // Of a Linux interface this is the MTU that it has; others take tags as they take what they tag.
+        let most = if matches!(device, Device::Dpdk(_)) { frame.saturating_sub(18) } else { needed };
         let pool = |buffers| {
             let config = PoolConfig { buffers, cache: 256, ..PoolConfig::default() };
-            MbufPool::new(eal, config.for_mtu(mtu.max(most)))
+            MbufPool::new(eal, config.for_mtu(mtu.max(frame.saturating_sub(18))))
         };
         let (sending, receiving) = (pool(SENDING)?, pool(u32::from(DESCRIPTORS) * 2 + 1023)?);
         let config = PortConfig {
@@ -159,11 +189,41 @@ impl TesterPort {
 }
 
 /// Opens ports, and waits for their links.
-pub fn open_all(eal: &Eal, names: &[&str], largest: u16) -> Result<Vec<TesterPort>> {
+pub fn open_all(eal: &Eal, names: &[&str], longest: Longest) -> Result<Vec<TesterPort>> {
     let ports: Vec<TesterPort> = names
         .iter()
-        .map(|name| TesterPort::open(eal, name, largest).with_context(|| format!("{name} cannot be used")))
+        .map(|name| TesterPort::open(eal, name, longest).with_context(|| format!("{name} cannot be used")))
         .collect::<Result<_>>()?;
     ports.iter().try_for_each(TesterPort::wait_for_link)?;
     Ok(ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tag was taken for payload: at an MTU of 1500 bytes, full-size tagged frames were refused, which Linux sends.
+    #[test]
+    fn one_tag_may_be_beyond_the_mtu() {
+        let frame = |kinds: &[u16], length: usize| {
+            let mut frame = vec![0; length];
+            for (place, kind) in frame[12..].chunks_mut(4).zip(kinds) {
+                place[..2].copy_from_slice(&kind.to_be_bytes());
+            }
+            frame
+        };
+        let of = |frames: &[Vec<u8>]| Longest::of(frames.iter().map(Vec::as_slice)).unwrap();
+        assert_eq!(of(&[frame(&[0x800], 1514)]), Longest { frame: 1518, mtu: 1500 });
+        assert_eq!(of(&[frame(&[0x8100, 0x800], 1518)]), Longest { frame: 1522, mtu: 1500 });
+        assert_eq!(of(&[frame(&[0x8100, 0x8100, 0x800], 1522)]), Longest { frame: 1526, mtu: 1504 });
+        assert_eq!(
+            of(&[frame(&[0x88a8, 0x800], 1518)]),
+            Longest { frame: 1522, mtu: 1504 },
+            "of that, Linux lets none"
+        );
+        let both = [frame(&[0x8100, 0x800], 1518), frame(&[0x800], 1516)];
+        assert_eq!(of(&both), Longest { frame: 1522, mtu: 1502 }, "each frame needs its own");
+        assert_eq!(Longest::of(std::iter::empty()), None);
+        assert_eq!(of(&[vec![0; 3]]), Longest { frame: 7, mtu: 0 });
+    }
 }
