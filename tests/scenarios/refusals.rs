@@ -10,6 +10,7 @@ use std::process::Command;
 perigee_tests::scenarios![
     mistakes_are_named_with_their_place,
     what_does_not_exist_is_named,
+    a_port_on_a_capture_of_something_else_is_refused,
     names_and_sockets_that_are_taken_stay_their_owners,
     without_permission_the_way_out_is_told,
     questions_without_a_router_are_answered_with_what_to_do,
@@ -52,6 +53,19 @@ fn mistakes_are_named_with_their_place(world: &World) {
     world.configuration("", PORTS);
     let good = world.perigee(&["check", "/run/router.toml"]).good();
     assert!(good.out.contains("2 ports"), "{}", good.out);
+}
+
+/// A capture of raw IP was read as if it were Ethernet.
+fn a_port_on_a_capture_of_something_else_is_refused(world: &World) {
+    let interfaces = world.interfaces();
+    let header = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 101].map(u32::to_le_bytes).concat();
+    fs::write("/run/raw.pcap", header).expect("a capture");
+    let port = "[port.lan]\ndevice = \"net_pcap0,rx_pcap=raw.pcap\"\ntwin = false\naddresses = [\"10.0.1.1/24\"]\n";
+    world.configuration("", port);
+    for command in ["check", "run"] {
+        let output = world.perigee(&[command, "/run/router.toml"]).refused("link type 101, expected Ethernet (1)");
+        check(world, &interfaces, &output);
+    }
 }
 
 fn what_does_not_exist_is_named(world: &World) {

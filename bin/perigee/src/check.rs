@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! `perigee check`: is a configuration right? Its script and routes file are read, too.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use perigee_config::{Config, ConfigError, Machine};
+use perigee_config::{Config, ConfigError, Device, Machine};
 use perigee_lua::Script;
 use perigee_router::Lookups;
 use std::path::PathBuf;
@@ -43,6 +43,11 @@ pub fn load(file: &std::path::Path, machine: &Machine) -> Result<Config> {
 
 pub fn check(args: &CheckArgs) -> Result<ExitCode> {
     let config = load(&args.file, &machine())?;
+    for port in &config.ports {
+        if let Device::Dpdk(device) = &port.device {
+            perigee_dpdk::check_captures(device).with_context(|| format!("port {} cannot be opened", port.name))?;
+        }
+    }
     if let Some(script) = &config.router.script {
         // Without a router one can find out whether it compiles, but not whether it finds its ports.
         Script::read(script)?.compile()?;

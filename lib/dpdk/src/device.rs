@@ -37,7 +37,10 @@ impl Device {
             Device::Dpdk(devargs) if devargs.is_empty() => {
                 Err(Error::new("a port needs a device: a DPDK device or a Linux interface"))
             }
-            Device::Dpdk(devargs) => Ok(devargs.clone()),
+            Device::Dpdk(devargs) => {
+                crate::capture::check_captures(devargs)?;
+                Ok(devargs.clone())
+            }
             Device::Interface(name) => {
                 let (frame, frames) = (socket_frame(mtu), socket_frames(mtu));
                 let block = frame * 32;

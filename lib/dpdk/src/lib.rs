@@ -18,6 +18,7 @@
 //! closed when the last of its queues is gone; a pool that still has packets out is never freed; EAL is cleaned up last.
 
 mod acl;
+mod capture;
 mod clock;
 mod device;
 mod eal;
@@ -40,6 +41,7 @@ mod rule;
 pub mod snabb;
 
 pub use acl::{AclFilter, Action, MAX_RULES};
+pub use capture::check_captures;
 pub use clock::Clock;
 pub use device::{Device, socket_frames};
 pub use eal::{
