@@ -23,6 +23,12 @@ function batch.__index(self, key)
 end
 ffi.metatype("perigee_batch", batch)
 
+-- The process is the router's, not the script's. Here it is an error like any other, with the caller's line.
+-- luacheck: ignore os
+os.exit = function()
+  error("os.exit was called, and a script cannot end the router: expected it to return or to throw an error", 2)
+end
+
 local worker -- set once the loop runs
 
 -- Code that failed to compile too often is blacklisted: its first bytecode becomes one of these, and it is interpreted for

@@ -49,6 +49,9 @@ fn a_script_that_does_not_load_is_refused_with_its_place(world: &World) {
     world.file("wrong.lua", "local x = nil\nreturn x.y\n");
     router.ask("reload /run/wrong.lua").refused("wrong.lua:2");
     router.ask("reload /run/absent.lua").refused("absent.lua");
+    // It ended the router.
+    world.file("exit.lua", "\nos.exit(4)\n");
+    router.ask("reload /run/exit.lua").refused("exit.lua:2: os.exit was called");
     assert_eq!(generation(&router), 1);
     client.ping(20, "10.0.2.2");
     router.stop();

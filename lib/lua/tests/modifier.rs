@@ -118,6 +118,12 @@ fn what_it_throws_has_its_line_and_leaves_the_frames() {
     let mut script = load("function modify(burst)\n require('ffi')\n task.start(modify) end", &[]).unwrap();
     let error = script.modify(&mut batch, 0, 1, 0.0).unwrap_err();
     assert!(error.starts_with("test.lua:3: task.start is for scripts of `perigee task`"), "{error}");
+    // It ended the generator without its figures.
+    let mut script = load("function modify(burst)\n os.exit(3) end", &[]).unwrap();
+    let error = script.modify(&mut batch, 0, 1, 0.0).unwrap_err();
+    assert!(error.starts_with("test.lua:2: os.exit was called"), "{error}");
+    let Err(error) = load("os.exit(4)", &[]) else { panic!("it loads") };
+    assert!(error.contains("test.lua:1: os.exit was called"), "{error}");
     drop((script, batch));
     assert_eq!(pool.in_use(), 0);
 }

@@ -486,3 +486,61 @@ fn a_gathered_batch_cannot_be_gathered_into_itself() {
     let error = scripts.status().last_error.unwrap();
     assert!(error.contains("perigee_gather_add: the batch is the gathered one"), "{error}");
 }
+
+/// It ended the router's process, without a line in the log.
+#[test]
+fn os_exit_is_an_error_as_any_other() {
+    for call in [
+        "os.exit(3)",
+        "os.exit(0, true)",
+        "os.exit(false)",
+        "do return os.exit(3) end",
+        "require('os').exit(3)",
+        "coroutine.wrap(function() os.exit(3) end)()",
+        "debug.sethook(function() os.exit(3) end, '', 1) for n = 1, 1e9 do end",
+        "setmetatable({}, { __index = function() os.exit(3) end }).x = nil; local y = setmetatable({}, { __index = os.exit }).y",
+        "table.sort({ 3, 2, 1 }, function() os.exit(3) end)",
+    ] {
+        assert_throws(&format!("return function(worker) {call} error('no error') end"), "os.exit was called");
+    }
+    // At load it is refused, and nothing changes.
+    let bed = Bed::new();
+    let Err(error) = bed.scripts(script("\nos.exit(4)")) else { panic!("it loads") };
+    assert!(error.to_string().starts_with("test.lua:2: os.exit was called"), "{error}");
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        assert!(scripts.replace(script("os.exit(4)")).is_err());
+        assert_eq!((scripts.status().name.as_str(), scripts.status().generation), ("built-in", 1));
+        scripts.replace(script("return function() os.exit(3) end")).unwrap();
+        wait("the last good script", || scripts.status().generation == 3);
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("forwards again", || sent(&bed, 1).len() == 1);
+    });
+    // A script that catches it goes on.
+    let caught = "return function(worker)
+      assert(not pcall(os.exit, 3))
+      while worker:running() do worker:housekeeping() end
+    end";
+    let scripts = bed.scripts(script(caught)).unwrap();
+    bed.run(&scripts, || wait("rounds", || bed.counters.rounds.get() > 3));
+    assert_eq!(scripts.status().throws, 0, "{:?}", scripts.status().last_error);
+}
+
+/// Other ends of a Lua program: finalizers that throw, a stack that overflows, standard files that are closed.
+#[test]
+fn what_ends_a_lua_program_does_not_end_the_process() {
+    for (call, expected) in [
+        (
+            "local p = newproxy(true) getmetatable(p).__gc = function() error('at the end') end p = nil collectgarbage() collectgarbage()",
+            "",
+        ),
+        ("local function f() return 1 + f() end f()", "stack overflow"),
+        ("assert(io.stdout:close())", "cannot close standard file"),
+        ("('x'):rep(1e10)", ""),
+        ("string.rep('(', 1e5):find(string.rep('(', 1e5))", ""),
+        ("debug.sethook(function() error('from a hook') end, '', 1) for n = 1, 1e9 do end", "from a hook"),
+        ("jit.attach(function() error('from the compiler') end, 'trace') for n = 1, 1e4 do end", "no error"),
+    ] {
+        assert_throws(&format!("return function(worker) {call} error('no error') end"), expected);
+    }
+}
