@@ -9,6 +9,7 @@ perigee_tests::scenarios![
     a_twin_gets_its_mac_address_back,
     a_twin_that_is_moved_is_made_again,
     a_twin_in_a_bridge_is_named,
+    settings_that_the_router_does_not_have_are_named,
     an_interface_under_a_port_that_is_renamed_is_named,
 ];
 
@@ -84,6 +85,26 @@ fn a_twin_in_a_bridge_is_named(world: &World) {
     wait_until("the difference", || differences(&router).contains("br9"));
     client.ping(20, "10.0.2.2");
     world.ip("link set lan nomaster");
+    wait_until("no difference", || differences(&router) == "[]");
+    router.stop();
+}
+
+fn settings_that_the_router_does_not_have_are_named(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let set = |name: &str, value: &str| std::fs::write(format!("/proc/sys/net/{name}"), value).expect("a setting");
+    set("ipv4/conf/wan/rp_filter", "1");
+    router.says("net.ipv4.conf.wan.rp_filter is 1");
+    set("ipv4/ip_forward", "1");
+    set("ipv4/ip_forward", "0");
+    router.says("net.ipv4.ip_forward was set to 0");
+    wait_until("both to be shown", || {
+        ["rp_filter", "ip_forward"].iter().all(|name| differences(&router).contains(name))
+    });
+    client.ping(20, "10.0.2.2");
+    set("ipv4/conf/wan/rp_filter", "0");
+    set("ipv4/ip_forward", "1");
     wait_until("no difference", || differences(&router) == "[]");
     router.stop();
 }

@@ -26,6 +26,7 @@ impl Follower {
             say(self.other_reverse_path(known, interface));
             say(self.other_broadcasts(known, interface));
         }
+        found.extend(self.settings.forwarding_off.iter().map(|v6| (0, forwarding_off(*v6))));
         for (index, known) in &self.links {
             found.extend(self.group_neighbors_on(*index, known).map(|sentence| (*index, sentence)));
         }
@@ -127,4 +128,16 @@ impl Follower {
     fn settings_of(&self, known: &Known) -> perigee_netlink::message::NetworkSettings {
         self.network_settings(false, i32::try_from(known.link.index).unwrap_or(i32::MAX))
     }
+}
+
+/// Somebody has switched off Linux's forwarding, who may mean the router's.
+fn forwarding_off(v6: bool) -> String {
+    let (name, family) = match v6 {
+        true => ("net.ipv6.conf.all.forwarding", "IPv6"),
+        false => ("net.ipv4.ip_forward", "IPv4"),
+    };
+    format!(
+        "{name} was set to 0, and the router forwards {family} all the same: that is about Linux alone; a twin that is set down \
+         (`ip link set`) stops its port"
+    )
 }

@@ -3,12 +3,14 @@
 
 use crate::follower::Follower;
 use perigee_netlink::message::NetworkSettings;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The settings of each family, link by link, and those of all links together.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     known: BTreeMap<(bool, i32), NetworkSettings>,
+    /// The families whose forwarding somebody has switched off for all links since the start.
+    pub forwarding_off: BTreeSet<bool>,
 }
 
 impl Follower {
@@ -23,6 +25,14 @@ impl Follower {
         let before = self.network_settings(settings.v6, settings.link);
         let mut now = before;
         now.merge(&settings);
+        if now.link == NetworkSettings::ALL {
+            match (before.forwarding, now.forwarding) {
+                // Whether it was off before the router came says nothing of what anybody wants of it.
+                (Some(true), Some(false)) => drop(self.settings.forwarding_off.insert(now.v6)),
+                (_, Some(true)) => drop(self.settings.forwarding_off.remove(&now.v6)),
+                _ => {}
+            }
+        }
         self.settings.known.insert((settings.v6, settings.link), now);
         self.stale |= now != before;
     }

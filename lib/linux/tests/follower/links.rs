@@ -487,3 +487,24 @@ fn settings_of_linux_that_the_router_does_not_have_are_named() {
     world.router.interfaces = perigee_fib::Interfaces::new(list).unwrap();
     assert!(set(&mut world, NetworkSettings { reverse_path: Some(1), ..of_a }).is_empty());
 }
+
+/// Linux's switch is not the router's: whoever turns it is told.
+#[test]
+fn forwarding_that_is_switched_off_in_linux_is_named() {
+    let mut world = World::new();
+    let mut set = |v6, link, on| {
+        let changed = NetworkSettings { v6, link, forwarding: Some(on), ..NetworkSettings::default() };
+        world.kernel.say(Message::NetworkSettings(changed));
+        world.settle();
+        world.status().differences
+    };
+    assert!(set(false, NetworkSettings::ALL, false).is_empty(), "it was off before");
+    assert!(set(false, NetworkSettings::ALL, true).is_empty());
+    assert!(set(false, A as i32, true).is_empty() && set(false, A as i32, false).is_empty(), "the helper sets it so");
+    let off = set(false, NetworkSettings::ALL, false);
+    assert!(matches!(&off[..], [one] if one.contains("net.ipv4.ip_forward was set to 0")), "{off:?}");
+    set(true, NetworkSettings::ALL, true);
+    assert_eq!(set(true, NetworkSettings::ALL, false).len(), 2);
+    assert_eq!(set(true, NetworkSettings::ALL, true).len(), 1);
+    assert!(set(false, NetworkSettings::ALL, true).is_empty());
+}
