@@ -201,7 +201,7 @@ mod tests {
             }
         };
         let lengths = if v6 { [0, 45, 46, 48] } else { [0, 13, 14, 16] };
-        let mut prefix = |random: &mut Random| {
+        let prefix = |random: &mut Random| {
             let length = lengths[random.below(4) as usize];
             some(random).then(|| Prefix::truncated(address(random), length).unwrap())
         };
