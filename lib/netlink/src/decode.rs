@@ -4,13 +4,15 @@
 //!
 //! Written for routes by the million: one pass over the attributes, and no allocation for a route with one next hop.
 
+mod settings;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_net::{AddressAttributes, AddressScope, InterfaceAddress, MacAddr, PortRange, Prefix};
 
 use super::message::{
-    Address, Hop, Hops, Link, Master, Message, MulticastRoute, Neighbor, NetworkSettings, NextHop, NextHopTo,
-    ProxyNeighbor, Route, RouteKind, Rule, RuleAction, Vlan,
+    Address, Hop, Hops, Link, Master, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind, Rule,
+    RuleAction, Vlan,
 };
 use super::wire::{AF_INET, AF_INET6, Attributes, FAMILY_MULTICAST4, FAMILY_MULTICAST6, NEIGHBOR_PROXY};
 use super::wire::{Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
@@ -89,12 +91,14 @@ pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
         kind::DEL_LINK => link(raw.body)?.map(|link| Message::LinkGone(link.index)),
         kind::NEW_ADDRESS => address(raw.body)?.map(Message::Address),
         kind::DEL_ADDRESS => address(raw.body)?.map(Message::AddressGone),
-        kind::NEW_NEIGHBOR if is_proxy(raw.body) => proxy_neighbor(raw.body)?.map(Message::ProxyNeighbor),
+        kind::NEW_NEIGHBOR if settings::is_proxy(raw.body) => {
+            settings::proxy_neighbor(raw.body)?.map(Message::ProxyNeighbor)
+        }
         kind::NEW_NEIGHBOR => neighbor(raw.body)?.map(Message::Neighbor),
         kind::DEL_NEIGHBOR => neighbor(raw.body)?.map(Message::NeighborGone),
-        kind::NEW_NETWORK_SETTINGS => network_settings(raw.body)?.map(Message::NetworkSettings),
+        kind::NEW_NETWORK_SETTINGS => settings::network_settings(raw.body)?.map(Message::NetworkSettings),
         kind::DEL_NETWORK_SETTINGS => {
-            network_settings(raw.body)?.map(|gone| Message::NetworkSettingsGone(gone.v6, gone.link))
+            settings::network_settings(raw.body)?.map(|gone| Message::NetworkSettingsGone(gone.v6, gone.link))
         }
         kind::NEW_NEXT_HOP => Some(Message::NextHop(next_hop(raw.body)?)),
         kind::DEL_NEXT_HOP => Some(Message::NextHopGone(next_hop(raw.body)?.id)),
@@ -341,60 +345,6 @@ fn neighbor(body: &[u8]) -> Result<Option<Neighbor>, Malformed> {
         external: head[10] & EXTERNAL != 0,
         protocol,
     }))
-}
-
-fn is_proxy(body: &[u8]) -> bool {
-    body.get(10).is_some_and(|flags| flags & NEIGHBOR_PROXY != 0)
-}
-
-/// struct ndmsg with NTF_PROXY, NDA_DST.
-fn proxy_neighbor(body: &[u8]) -> Result<Option<ProxyNeighbor>, Malformed> {
-    const DESTINATION: u16 = 1;
-    const ROUTER: u8 = 0x80;
-    let (head, attributes) = split(body, 12)?;
-    let (family, link) = (head[0], number(&head[4..])?);
-    if family != AF_INET && family != AF_INET6 {
-        return Ok(None);
-    }
-    let mut address = None;
-    for attribute in attributes {
-        if let (DESTINATION, value) = attribute? {
-            address = Some(ip(family, value)?);
-        }
-    }
-    Ok(Some(ProxyNeighbor { link, address: address.ok_or(Malformed)?, router: head[10] & ROUTER != 0 }))
-}
-
-/// struct netconfmsg, which is padded to four bytes; NETCONFA_* (linux/netconf.h), each a signed number of four bytes.
-fn network_settings(body: &[u8]) -> Result<Option<NetworkSettings>, Malformed> {
-    const LINK: u16 = 1;
-    const FORWARDING: u16 = 2;
-    const REVERSE_PATH: u16 = 3;
-    const MULTICAST_FORWARDING: u16 = 4;
-    const PROXY_NEIGHBORS: u16 = 5;
-    const IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
-    const BROADCAST_FORWARDING: u16 = 8;
-    let (head, attributes) = split(body, 4)?;
-    if head[0] != AF_INET && head[0] != AF_INET6 {
-        return Ok(None); // MPLS
-    }
-    let (mut link, mut settings) = (None, NetworkSettings { v6: head[0] == AF_INET6, ..NetworkSettings::default() });
-    for attribute in attributes {
-        let (kind, value) = attribute?;
-        let value = || number(value);
-        let on = || Ok(Some(value()? != 0));
-        match kind {
-            LINK => link = Some(value()? as i32),
-            FORWARDING => settings.forwarding = on()?,
-            REVERSE_PATH => settings.reverse_path = Some(u8::try_from(value()?).map_err(|_| Malformed)?),
-            MULTICAST_FORWARDING => settings.multicast_forwarding = on()?,
-            PROXY_NEIGHBORS => settings.proxy_neighbors = on()?,
-            IGNORE_ROUTES_WITH_LINKDOWN => settings.ignore_routes_with_linkdown = on()?,
-            BROADCAST_FORWARDING => settings.broadcast_forwarding = on()?,
-            _ => {}
-        }
-    }
-    Ok(Some(NetworkSettings { link: link.ok_or(Malformed)?, ..settings }))
 }
 
 /// struct nhmsg, NHA_*.
