@@ -116,6 +116,53 @@ impl FibWriter {
         Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops, neighbors }
     }
 
+    /// Nothing can be sent by these interfaces, and by all others something can. Routes over them are out of use, as if they were not
+    /// there; they stay in the RIB. For next hops, groups and gateways that are reached over other routes this takes effect at once;
+    /// packets that are left with a next hop over such a link are answered as unreachable. For prefixes that have other routes, or
+    /// from now on none, by [`follow_links`](Self::follow_links).
+    ///
+    /// # Errors
+    /// There is no room for the next hops of other ways to a gateway: it is unreachable. Everything else is done.
+    pub fn set_down(&mut self, down: BTreeSet<InterfaceId>) -> Result<(), FibError> {
+        let changed: BTreeSet<InterfaceId> = self.next_hops.down().symmetric_difference(&down).copied().collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let down = Arc::new(down);
+        self.next_hops.set_down(down.clone());
+        let v4 = self.v4.set_down(&mut self.next_hops, down.clone(), &changed);
+        let v6 = self.v6.set_down(&mut self.next_hops, down, &changed);
+        Ok(v4.and(v6)?)
+    }
+
+    /// Looks at so many prefixes, at least 1, and lets those choose among their routes again whose routes are concerned by
+    /// [`set_down`](Self::set_down); returns whether there are more. Its changes are [held](Self::hold): to be followed by a commit, after one call or several.
+    ///
+    /// # Errors
+    /// There is no room for the next hop of another route: such a prefix stays as it was. Everything else is done.
+    pub fn follow_links(&mut self, most: usize) -> Result<bool, FibError> {
+        match self.v4.sweep.is_some() {
+            true => self.v4.sweep(&mut self.next_hops, most.max(1))?,
+            false => self.v6.sweep(&mut self.next_hops, most.max(1))?,
+        };
+        Ok(self.links_are_followed())
+    }
+
+    /// Whether [`follow_links`](Self::follow_links) has something to do.
+    pub fn links_are_followed(&self) -> bool {
+        self.v4.sweep.is_some() || self.v6.sweep.is_some()
+    }
+
+    /// Whether a route is out of use, as all its ways name a link that is [down](Self::set_down).
+    pub fn is_down(&self, route: &Route) -> bool {
+        self.v4.gateways.is_down(route)
+    }
+
+    /// Whether nothing can be sent by this interface.
+    pub fn is_link_down(&self, interface: InterfaceId) -> bool {
+        self.next_hops.down().contains(&interface)
+    }
+
     /// Makes all changes so far visible, where a lookup structure collects them, and then releases next hops that are no longer
     /// used. To be called after one change or several, and before [`reclaim`](Self::reclaim); between the two what
     /// [`reader`](Self::reader) returns is to be published.
@@ -199,8 +246,9 @@ impl FibWriter {
     /// Replaces all routes by these; of several with one prefix and key the last counts. Much faster than inserting them one by
     /// one: for the start of a router.
     pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Result<(), FibError> {
-        let mut v4 = Loaded::new(self.v4.gateways.via_default());
-        let mut v6 = Loaded::new(self.v6.gateways.via_default());
+        let down = self.next_hops.down();
+        let mut v4 = Loaded::new(self.v4.gateways.via_default(), down.clone());
+        let mut v6 = Loaded::new(self.v6.gateways.via_default(), down.clone());
         let mut stuck = false;
         let result = self.prepare(&mut v4, &mut v6, routes).and_then(|()| self.load_lookup(&v4, &v6, &mut stuck));
         if result.is_ok() {
@@ -287,12 +335,12 @@ impl FibWriter {
         found
     }
 
-    /// The link that `gateway` is on: that of the connected network around it, or of a route to it alone.
+    /// The link that `gateway` is on, be it up or down: that of the connected network around it, or of a route to it alone.
     ///
     /// # Errors
     /// [`FibError::GatewayNotConnected`]; it may still be reachable over a route.
     pub fn link_of(&self, gateway: IpAddr) -> Result<InterfaceId, FibError> {
-        match self.rib().lookup(gateway).map(|(_, route)| &route.target) {
+        match self.rib().lookup_with(gateway, |route| self.is_down(route)).map(|route| &route.target) {
             Some(RouteTarget::Connected { interface }) => Ok(*interface),
             // Say, `192.0.2.9/32 via 192.0.2.9 dev lan`.
             Some(RouteTarget::Gateway { address, interface: Some(interface) }) if *address == gateway => Ok(*interface),

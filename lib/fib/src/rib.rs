@@ -3,6 +3,7 @@
 
 pub(crate) mod entries;
 pub(crate) mod family;
+pub(crate) mod links;
 pub(crate) mod loaded;
 pub(crate) mod recursion;
 pub(crate) mod tree;
@@ -95,6 +96,21 @@ impl<'t> Rib<'t> {
                 let mut cover = self.v6.tree.covering(PrefixOf::host(address.to_bits()));
                 cover.find_map(|(prefix, entry)| Some((prefix.into(), self.v6.in_use(entry)?)))
             }
+        }
+    }
+
+    /// As [`lookup`](Self::lookup), where a route that `counts` counts as if it was in use.
+    pub(crate) fn lookup_with(self, address: IpAddr, counts: impl Fn(&Route) -> bool) -> Option<&'t Route> {
+        fn find<'t, A: Address>(table: &'t Table<A>, address: A, counts: impl Fn(&Route) -> bool) -> Option<&'t Route> {
+            table.tree.covering(PrefixOf::host(address)).find_map(|(_, entry)| {
+                let in_use = table.chosen(entry).map(|(at, _)| at);
+                let mut routes = table.routes_of(entry).iter().enumerate();
+                routes.find(|(at, route)| in_use == Some(*at) || counts(route)).map(|(_, route)| route)
+            })
+        }
+        match address {
+            IpAddr::V4(address) => find(self.v4, address.to_bits(), counts),
+            IpAddr::V6(address) => find(self.v6, address.to_bits(), counts),
         }
     }
 

@@ -63,7 +63,7 @@ struct Group {
 /// How usable a next hop is; a group uses its members of the highest rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// The gateway is unreachable.
+    /// The gateway is unreachable, or the link is down.
     Dead,
     /// The neighbor's MAC address is not known.
     Unresolved,
@@ -99,6 +99,8 @@ pub struct NextHopWriter {
     retired: Deferred<(NextHopId, Option<Block>)>,
     buckets: Buckets,
     neighbors: HashMap<Via, MacAddr>,
+    /// Interfaces by which nothing can be sent.
+    down: Arc<BTreeSet<InterfaceId>>,
     /// By next hop: the groups it is a member of, and the recursive next hops whose target it is.
     dependents: HashMap<NextHopId, BTreeSet<NextHopId>>,
 }
@@ -124,6 +126,7 @@ impl NextHopWriter {
             released: Vec::new(),
             retired: Deferred::new(),
             neighbors: HashMap::new(),
+            down: Arc::default(),
             dependents: HashMap::new(),
         })
     }
@@ -320,6 +323,7 @@ impl NextHopWriter {
         // Ends, as targets and members never form a loop.
         while let Some(entry) = self.entry(id) {
             id = match &entry.what {
+                What::Direct(via) if self.down.contains(&via.interface) => NextHopId::UNREACHABLE,
                 What::Direct(via) => return Leaf::Via(*via),
                 What::Recursive { target: Some(target), .. } => *target,
                 What::Group(_) => self.shared.member(self.word(id), flow),
@@ -360,6 +364,27 @@ impl NextHopWriter {
         }
         self.refresh_dependents(&[id]);
         self.shared.set(id, self.word(id));
+    }
+
+    /// Nothing can be sent by these interfaces, and by all others something can. Takes effect at once: packets that find a next hop
+    /// of an interface that is down are answered as unreachable, and in groups the other members take over its buckets. The cost
+    /// grows with the number of next hops, not of routes.
+    pub fn set_down(&mut self, down: Arc<BTreeSet<InterfaceId>>) {
+        let before = std::mem::replace(&mut self.down, down);
+        let now = &self.down;
+        let changed =
+            self.direct.iter().filter(|(via, _)| before.contains(&via.interface) != now.contains(&via.interface));
+        let (lost, back): (Vec<_>, Vec<_>) = changed.partition(|(via, _)| now.contains(&via.interface));
+        let [lost, back] = [lost, back].map(|vias| vias.into_iter().map(|(_, id)| *id).collect::<Vec<NextHopId>>());
+        // As with a neighbor: groups send nothing to what is back before its word is stored, or to what is lost after its is.
+        back.iter().for_each(|id| self.shared.set(*id, self.word(*id)));
+        self.refresh_dependents(&[&lost[..], &back[..]].concat());
+        lost.iter().for_each(|id| self.shared.set(*id, self.word(*id)));
+    }
+
+    /// Interfaces by which nothing can be sent.
+    pub(crate) fn down(&self) -> &Arc<BTreeSet<InterfaceId>> {
+        &self.down
     }
 
     /// Gives up a use of each of these next hops once the changes that no longer lead there are visible: at the next

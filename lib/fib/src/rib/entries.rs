@@ -66,6 +66,8 @@ struct Several {
 struct Shared {
     route: Route,
     prefixes: u32,
+    /// See [`Store::mark`].
+    marked: bool,
 }
 
 /// Every different route, once.
@@ -102,7 +104,7 @@ impl AllRoutes {
         for via in neighbors_of(&route) {
             *self.neighbors.entry(via).or_default() += 1;
         }
-        let shared = Shared { route: route.clone(), prefixes: 1 };
+        let shared = Shared { route: route.clone(), prefixes: 1, marked: false };
         let id = match self.free.pop() {
             Some(id) => {
                 self.list[id.0 as usize] = shared;
@@ -201,6 +203,21 @@ impl Store {
     /// The routes of an entry.
     pub fn routes_of<'r>(&'r self, entry: &'r Entry) -> Routes<'r> {
         Routes { ids: ids(entry, &self.several), all: &self.routes.list }
+    }
+
+    /// Marks the routes that `which` is true of, once for all prefixes that have them. Routes that are added later are not marked.
+    pub fn mark(&mut self, which: impl Fn(&Route) -> bool) {
+        self.routes.list.iter_mut().for_each(|shared| shared.marked |= which(&shared.route));
+    }
+
+    /// Takes back all marks.
+    pub fn unmark(&mut self) {
+        self.routes.list.iter_mut().for_each(|shared| shared.marked = false);
+    }
+
+    /// Whether an entry has a marked route.
+    pub fn is_marked(&self, entry: &Entry) -> bool {
+        ids(entry, &self.several).iter().any(|id| self.routes.list[id.0 as usize].marked)
     }
 
     /// See [`Table::chosen`].
@@ -341,10 +358,10 @@ impl<A: Address> Table<A> {
         self.store.routes.neighbors.keys().copied()
     }
 
-    /// The longest prefix with a route that contains `address`, whether its routes are in use or not.
-    pub fn covering(&self, address: A) -> Option<(PrefixOf<A>, &Entry)> {
+    /// The longest prefix that contains `address` with a route that `counts`, whether that is in use or not.
+    pub fn covering(&self, address: A, counts: impl Fn(&Route) -> bool) -> Option<(PrefixOf<A>, &Entry)> {
         // An entry whose last route is being removed has none.
-        self.tree.covering(PrefixOf::host(address)).find(|(_, entry)| entry.has_routes())
+        self.tree.covering(PrefixOf::host(address)).find(|(_, entry)| self.routes_of(entry).iter().any(&counts))
     }
 
     /// `prefix` and the prefixes inside it, by address.

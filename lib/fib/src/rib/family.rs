@@ -19,6 +19,7 @@ use crate::lookup::{LookupError, LookupWriter};
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::{NextHopError, NextHopWriter};
 use crate::rib::entries::{Entry, Store, Table};
+use crate::rib::links::Sweep;
 use crate::rib::loaded::Loaded;
 use crate::rib::recursion::{Family, Gateways, Settled, Spec, recursive};
 use perigee_net::{Prefix, PrefixOf, Route, RouteKey};
@@ -29,6 +30,8 @@ pub(crate) struct FamilyTables<A: Family> {
     pub gateways: Gateways<A>,
     pub lookup: Box<dyn LookupWriter<A>>,
     held: Held<A>,
+    /// The prefixes whose routes have yet to be chosen again, as links have changed.
+    pub sweep: Option<Sweep<A>>,
 }
 
 /// Changes of next hops that the lookup structure has yet to get.
@@ -88,7 +91,7 @@ where
     /// No routes yet; `lookup` is empty.
     pub fn new(lookup: Box<dyn LookupWriter<A>>) -> Self {
         let held = Held { on: false, changes: Vec::new(), refused: BTreeSet::new(), untold: None };
-        Self { table: Table::default(), gateways: Gateways::new(false), lookup, held }
+        Self { table: Table::default(), gateways: Gateways::new(false), lookup, held, sweep: None }
     }
 
     /// From now until the next [`commit`](Self::commit) the lookup structure gets changes together.
@@ -204,7 +207,7 @@ where
         prefix: PrefixOf<A>,
         route: Route,
     ) -> Result<bool, Refusal> {
-        let Self { table: Table { tree, store }, gateways, lookup, held } = self;
+        let Self { table: Table { tree, store }, gateways, lookup, held, .. } = self;
         let entry = tree.get_or_insert(prefix, Entry::EMPTY);
         if store.has(entry, &route) {
             return Ok(false);
@@ -230,7 +233,7 @@ where
         prefix: PrefixOf<A>,
         key: RouteKey,
     ) -> Result<Option<Route>, Refusal> {
-        let Self { table: Table { tree, store }, gateways, lookup, held } = self;
+        let Self { table: Table { tree, store }, gateways, lookup, held, .. } = self;
         let Some(mut place) = tree.occupied(prefix) else { return Ok(None) };
         let entry = place.get_mut();
         let chosen = store.chosen(entry);
@@ -323,8 +326,8 @@ where
     }
 
     /// The usual case: no gateway is affected, and at most this one prefix gets another next hop.
-    fn settle_prefix(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>) -> Result<(), Refusal> {
-        let Self { table: Table { tree, store }, gateways, lookup, held } = self;
+    pub(super) fn settle_prefix(&mut self, next_hops: &mut NextHopWriter, prefix: PrefixOf<A>) -> Result<(), Refusal> {
+        let Self { table: Table { tree, store }, gateways, lookup, held, .. } = self;
         match tree.get_mut(prefix) {
             Some(entry) => settle_entry(next_hops, gateways, &mut **lookup, held, store, prefix, entry),
             None => Ok(()),
@@ -480,6 +483,8 @@ where
         std::mem::swap(&mut self.gateways, &mut loaded.gateways);
         self.held.changes.clear();
         self.held.refused.clear();
+        // It was made with the links as they are.
+        self.sweep = None;
         loaded
     }
 }
@@ -559,7 +564,10 @@ fn give_back<A>(next_hops: &mut NextHopWriter, plan: Plan<A>) {
 }
 
 /// Returns the old targets, whose uses become the caller's.
-fn set_targets(next_hops: &mut NextHopWriter, targets: &[(NextHopId, Option<NextHopId>)]) -> Vec<Option<NextHopId>> {
+pub(super) fn set_targets(
+    next_hops: &mut NextHopWriter,
+    targets: &[(NextHopId, Option<NextHopId>)],
+) -> Vec<Option<NextHopId>> {
     targets.iter().map(|(id, to)| next_hops.set_target(*id, *to)).collect()
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! A whole table that takes the place of another.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::{NextHopError, NextHopWriter};
 use crate::rib::entries::Table;
 use crate::rib::family::acquire;
 use crate::rib::recursion::{Family, Gateways, recursive};
-use perigee_net::{PrefixOf, Route};
+use perigee_net::{InterfaceId, PrefixOf, Route};
 
 /// A whole table with its next hops, not in use yet.
 pub(crate) struct Loaded<A: Family> {
@@ -20,8 +23,11 @@ impl<A: Family> Loaded<A>
 where
     PrefixOf<A>: prefix_trie::Prefix,
 {
-    pub fn new(via_default: bool) -> Self {
-        Self { table: Table::default(), gateways: Gateways::new(via_default), list: Vec::new() }
+    /// Without routes; with these links down.
+    pub fn new(via_default: bool, down: Arc<BTreeSet<InterfaceId>>) -> Self {
+        let mut gateways = Gateways::new(via_default);
+        gateways.set_down(down);
+        Self { table: Table::default(), gateways, list: Vec::new() }
     }
 
     /// Adds a route; nothing follows from it before [`settle`](Self::settle).

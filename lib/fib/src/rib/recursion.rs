@@ -3,6 +3,7 @@
 //!
 //! The rules, which do not depend on the order in which routes are added:
 //!
+//! - A route all of whose ways name a link that is down counts as if it was not there.
 //! - A gateway's *carrier* is the longest prefix of the routing table that contains it, whether that prefix's routes are in
 //!   use or not. The default route carries no gateway, unless that is allowed.
 //! - A gateway is reachable if a route of its carrier can be used: the best such route is its *way*. If that is a connected
@@ -23,7 +24,7 @@ use prefix_trie::PrefixMap;
 use crate::next_hop::NextHopId;
 use crate::next_hop::writer::Via;
 use crate::rib::entries::{Routes, Table};
-use perigee_net::{Address, PrefixOf, Route, RouteTarget};
+use perigee_net::{Address, InterfaceId, PrefixOf, Route, RouteTarget};
 
 /// How many routes may lie on the way from a gateway to the connected network that it is reached over, including that one.
 pub const MAX_DEPTH: u8 = 8;
@@ -108,6 +109,8 @@ pub(crate) struct Gateways<A: Address> {
     /// By gateway: the gateways that lead to it.
     led_by: HashMap<A, BTreeSet<A>>,
     via_default: bool,
+    /// Interfaces by which nothing can be sent.
+    down: Arc<BTreeSet<InterfaceId>>,
 }
 
 /// The gateways that a change affects, each after those that it leads to, with their states before the change.
@@ -118,7 +121,33 @@ where
     PrefixOf<A>: prefix_trie::Prefix,
 {
     pub fn new(via_default: bool) -> Self {
-        Self { tracked: PrefixMap::new(), carried: HashMap::new(), led_by: HashMap::new(), via_default }
+        let (tracked, carried, led_by) = (PrefixMap::new(), HashMap::new(), HashMap::new());
+        Self { tracked, carried, led_by, via_default, down: Arc::default() }
+    }
+
+    /// With these interfaces down. What follows for gateways is up to the caller.
+    pub fn set_down(&mut self, down: Arc<BTreeSet<InterfaceId>>) {
+        self.down = down;
+    }
+
+    fn is_link_down(&self, interface: InterfaceId) -> bool {
+        !self.down.is_empty() && self.down.contains(&interface)
+    }
+
+    /// Whether all ways of a route name a link that is down.
+    pub fn is_down(&self, route: &Route) -> bool {
+        !self.down.is_empty() && leads_over_only(route, |interface| self.down.contains(&interface))
+    }
+
+    /// The gateways whose carrier is another one since these links went down or came up, or has routes over them.
+    pub fn concerned(&self, table: &Table<A>, changed: &BTreeSet<InterfaceId>) -> Vec<A> {
+        let concerned = |gateway: A, state: &State<A>| {
+            let carrier = self.carrier(table, gateway);
+            let routes = carrier.iter().flat_map(|carrier| table.routes(*carrier).iter());
+            state.carrier != carrier || routes.into_iter().any(|route| leads_over(route, changed))
+        };
+        let all = self.tracked.iter().map(|(host, tracked)| (host.addr(), &tracked.state));
+        all.filter(|(gateway, state)| concerned(*gateway, state)).map(|(gateway, _)| gateway).collect()
     }
 
     pub fn via_default(&self) -> bool {
@@ -189,7 +218,7 @@ where
     }
 
     fn carrier(&self, table: &Table<A>, gateway: A) -> Option<PrefixOf<A>> {
-        let (carrier, _) = table.covering(gateway)?;
+        let (carrier, _) = table.covering(gateway, |route| !self.is_down(route))?;
         (carrier.len() > 0 || self.via_default).then_some(carrier)
     }
 
@@ -337,6 +366,9 @@ where
     }
 
     fn way_of(&self, prefix: PrefixOf<A>, route: &Route) -> Option<Way<A>> {
+        if self.is_down(route) {
+            return None;
+        }
         let at_once = |next| Some(Way { next, depth: 0 });
         match &route.target {
             RouteTarget::Connected { interface } => at_once(Spec::Via(Via { interface: *interface, gateway: None })),
@@ -366,7 +398,10 @@ where
         let (mut members, mut deepest) = (Vec::new(), None);
         for member in multipath.members() {
             let (next, depth) = match member.interface {
-                Some(interface) => (Spec::Via(Via { interface, gateway: member.address }), Some(0)),
+                Some(interface) => {
+                    let depth = if self.is_link_down(interface) { None } else { Some(0) };
+                    (Spec::Via(Via { interface, gateway: member.address }), depth)
+                }
                 None => {
                     let gateway = member.address.and_then(A::of).filter(|gateway| !self.is_loop(prefix, *gateway));
                     let Some(gateway) = gateway else { continue };
@@ -391,6 +426,30 @@ where
 /// The gateways that a route names without an interface.
 pub(crate) fn recursive<A: Family>(route: &Route) -> impl Iterator<Item = A> {
     route.gateways().filter(|(_, interface)| interface.is_none()).filter_map(|(address, _)| A::of(address))
+}
+
+/// Whether a route names only links, and `which` is true of all of them.
+fn leads_over_only(route: &Route, which: impl Fn(InterfaceId) -> bool) -> bool {
+    match &route.target {
+        RouteTarget::Connected { interface } | RouteTarget::Gateway { interface: Some(interface), .. } => {
+            which(*interface)
+        }
+        RouteTarget::Multipath(multipath) => multipath.members().iter().all(|m| m.interface.is_some_and(&which)),
+        _ => false,
+    }
+}
+
+/// Whether a route names one of these links.
+pub(crate) fn leads_over(route: &Route, links: &BTreeSet<InterfaceId>) -> bool {
+    match &route.target {
+        RouteTarget::Connected { interface } | RouteTarget::Gateway { interface: Some(interface), .. } => {
+            links.contains(interface)
+        }
+        RouteTarget::Multipath(multipath) => {
+            multipath.members().iter().any(|m| m.interface.is_some_and(|interface| links.contains(&interface)))
+        }
+        _ => false,
+    }
 }
 
 fn remove_from<K: std::hash::Hash + Eq, V: Ord>(map: &mut HashMap<K, BTreeSet<V>>, key: K, value: V) {

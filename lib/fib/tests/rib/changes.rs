@@ -27,7 +27,7 @@ fn address(v6: bool, last: u8) -> IpAddr {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum To {
+pub enum To {
     Link(u8),
     /// The last byte of its address, and an interface or 0.
     Gateway(u8, u8),
@@ -37,22 +37,24 @@ enum To {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Change {
-    v6: bool,
+pub struct Change {
+    pub v6: bool,
     /// The last byte of the prefix's address, and how many bits of that byte the prefix has; over 8: the default route.
-    net: (u8, u8),
-    key: (u8, u8),
-    what: What,
+    pub net: (u8, u8),
+    pub key: (u8, u8),
+    pub what: What,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub enum What {
     Insert(To),
     Remove,
     /// The interface, and whether the MAC address becomes known or unknown.
     Neighbor(u8, bool),
     /// All routes are loaded again.
     Load,
+    /// The interfaces of these bits are down from now on, and no others.
+    Down(u8),
     /// A lookup structure refuses an operation, after letting this many pass.
     Break(u8),
     Commit,
@@ -146,16 +148,16 @@ impl<A: perigee_net::Address> LookupWriter<A> for Flaky<A> {
 }
 
 /// The table and the model, which are changed together.
-struct Pair {
-    writer: FibWriter,
-    model: Model,
+pub struct Pair {
+    pub writer: FibWriter,
+    pub model: Model,
     left: Arc<AtomicI64>,
     epoch: u64,
     refused: u32,
 }
 
 impl Pair {
-    fn new(next_hops: u32, via_default: bool) -> Pair {
+    pub fn new(next_hops: u32, via_default: bool) -> Pair {
         let left = Arc::new(AtomicI64::new(0));
         let v4 = Flaky { inner: (structures::DEFAULT4.new)().expect("memory"), left: left.clone() };
         let v6 = Flaky { inner: (structures::DEFAULT6.new)().expect("memory"), left: left.clone() };
@@ -167,7 +169,7 @@ impl Pair {
         Pair { writer, model, left, epoch: 0, refused: 0 }
     }
 
-    fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &Change) {
         let (prefix, key) = (change.prefix(), change.key());
         match change.what {
             What::Insert(to) => {
@@ -200,6 +202,11 @@ impl Pair {
                 let routes: Vec<_> = self.model.routes.iter().map(|((p, _), r)| (*p, r.clone())).collect();
                 self.refused += u32::from(self.writer.load(routes).is_err());
             }
+            What::Down(interfaces) => {
+                self.set_down(interfaces);
+                while self.writer.follow_links(3).expect("room") {}
+                self.writer.commit().expect("nothing to fail");
+            }
             What::Break(after) => return self.left.store(i64::from(after) + 1, Ordering::Relaxed),
             What::Commit => {
                 self.writer.commit().expect("nothing to fail");
@@ -210,8 +217,16 @@ impl Pair {
         self.left.store(0, Ordering::Relaxed);
     }
 
+    /// The interfaces of these bits are down from now on. What follows for prefixes is up to the caller.
+    pub fn set_down(&mut self, interfaces: u8) {
+        // Nothing of it is refused.
+        self.left.store(0, Ordering::Relaxed);
+        self.model.down = (0..8).filter(|bit| interfaces >> bit & 1 == 1).map(InterfaceId).collect();
+        self.writer.set_down(self.model.down.clone()).expect("room");
+    }
+
     /// Compares everything that can be asked.
-    fn check(&self) {
+    pub fn check(&self) {
         let fib = self.writer.reader();
         for (v6, last) in [false, true].into_iter().flat_map(|v6| (0..=16).map(move |last| (v6, last))) {
             self.check_address(&fib, address(v6, if last == 16 { 255 } else { last }));
@@ -276,7 +291,7 @@ impl Pair {
     }
 
     /// Removes all routes, after which nothing is in use.
-    fn finish(mut self) {
+    pub fn finish(mut self) {
         self.left.store(0, Ordering::Relaxed);
         // A removal is refused while there is no next hop for the route that would take over; other removals free some.
         while !self.model.routes.is_empty() {
@@ -327,6 +342,7 @@ fn change() -> impl Strategy<Value = Change> {
         4 => Just(What::Remove),
         4 => (1u8..=3, any::<bool>()).prop_map(|(interface, known)| What::Neighbor(interface, known)),
         1 => Just(What::Load),
+        2 => (0u8..16).prop_map(What::Down),
         1 => (0u8..4).prop_map(What::Break),
         2 => Just(What::Commit),
     ];
@@ -351,15 +367,16 @@ proptest! {
         run(&changes, 1000, via_default);
     }
 
-    /// Ids run out frequently.
+    /// Ids run out frequently. A link that goes down is never refused: `links.rs` has what happens without room.
     #[test]
     fn a_refused_change_changes_nothing(changes in prop::collection::vec(change(), 1..40), next_hops in 1u32..12) {
-        run(&changes, next_hops, false);
+        let of_routes: Vec<_> = changes.into_iter().filter(|c| !matches!(c.what, What::Down(_))).collect();
+        run(&of_routes, next_hops, false);
     }
 }
 
 /// A random change of a route.
-fn random_change(random: &mut Random) -> Change {
+pub fn random_change(random: &mut Random) -> Change {
     let mut below = |end: u8| random.below(end.into()) as u8;
     let to = match below(10) {
         0 | 1 => To::Link(1 + below(3)),

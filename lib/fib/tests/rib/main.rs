@@ -2,6 +2,7 @@
 //! Routes, gateways and groups: compared with a model that recomputes everything after each change, and read while they change.
 
 mod changes;
+mod links;
 mod model;
 mod next_hops;
 mod race;

@@ -37,15 +37,33 @@ pub struct Model {
     /// Those that packets on connected networks find.
     pub on_link: BTreeSet<(InterfaceId, IpAddr)>,
     pub via_default: bool,
+    /// Interfaces by which nothing can be sent: a route that has no way but these counts as if it was not there.
+    pub down: BTreeSet<InterfaceId>,
 }
 
 impl Model {
     fn of(&self, prefix: Prefix) -> impl Iterator<Item = &Route> {
-        self.routes.iter().filter(move |((p, _), _)| *p == prefix).map(|(_, route)| route)
+        self.there().filter(move |(p, _)| *p == prefix).map(|(_, route)| route)
+    }
+
+    /// The routes that count.
+    fn there(&self) -> impl Iterator<Item = (Prefix, &Route)> {
+        self.routes.iter().map(|((prefix, _), route)| (*prefix, route)).filter(|(_, route)| !self.is_down(route))
+    }
+
+    /// Whether a route has no way but over links that are down.
+    pub fn is_down(&self, route: &Route) -> bool {
+        let is_down = |interface: Option<InterfaceId>| interface.is_some_and(|i| self.down.contains(&i));
+        match &route.target {
+            RouteTarget::Connected { interface } => is_down(Some(*interface)),
+            RouteTarget::Gateway { interface, .. } => is_down(*interface),
+            RouteTarget::Multipath(multipath) => multipath.members().iter().all(|member| is_down(member.interface)),
+            _ => false,
+        }
     }
 
     fn longest(&self, address: IpAddr, fits: impl Fn(Prefix) -> bool) -> Option<Prefix> {
-        let covering = self.routes.keys().map(|(prefix, _)| *prefix).filter(|prefix| prefix.contains(address));
+        let covering = self.there().map(|(prefix, _)| prefix).filter(|prefix| prefix.contains(address));
         covering.filter(|prefix| fits(*prefix)).max_by_key(|prefix| prefix.len())
     }
 
@@ -77,9 +95,19 @@ impl Model {
             })
     }
 
-    fn direct(&self, interface: InterfaceId, address: IpAddr) -> Way {
+    /// `None`: the link is down.
+    fn direct(&self, interface: InterfaceId, address: IpAddr) -> Option<Way> {
+        if self.down.contains(&interface) {
+            return None;
+        }
         let rank = if self.neighbors.contains_key(&(interface, address)) { 2 } else { 1 };
-        Way { leaves: BTreeSet::from([Leaf::Neighbor(interface, address)]), all: true, depth: 0, rank }
+        Some(Way { leaves: BTreeSet::from([Leaf::Neighbor(interface, address)]), all: true, depth: 0, rank })
+    }
+
+    /// The destinations on a link, each its own neighbor; `None`: it is down.
+    fn link(&self, interface: InterfaceId) -> Option<Way> {
+        let way = Way { leaves: BTreeSet::from([Leaf::Link(interface)]), all: true, depth: 0, rank: 2 };
+        (!self.down.contains(&interface)).then_some(way)
     }
 
     /// How `gateway` is reached.
@@ -87,7 +115,7 @@ impl Model {
         let (route, way) = self.choose(self.carrier(gateway)?, Some(gateway))?;
         let way = match route.target {
             RouteTarget::Local => return None,
-            RouteTarget::Connected { interface } => self.direct(interface, gateway),
+            RouteTarget::Connected { interface } => self.direct(interface, gateway)?,
             _ => way,
         };
         let depth = way.depth + 1;
@@ -97,7 +125,7 @@ impl Model {
     /// `None`: a loop. `Some(None)`: unreachable, though still a member of a group.
     fn gateway(&self, prefix: Prefix, address: IpAddr, interface: Option<InterfaceId>) -> Option<Option<Way>> {
         match interface {
-            Some(interface) => Some(Some(self.direct(interface, address))),
+            Some(interface) => Some(self.direct(interface, address)),
             None if self.leads_to(address, prefix, &mut BTreeSet::new()) => None,
             None => Some(self.reach(address)),
         }
@@ -106,8 +134,8 @@ impl Model {
     fn member(&self, prefix: Prefix, member: &Member, to: Option<IpAddr>) -> Option<Option<Way>> {
         match (member.address, member.interface, to) {
             (Some(address), interface, _) => self.gateway(prefix, address, interface),
-            (None, Some(interface), Some(gateway)) => Some(Some(self.direct(interface, gateway))),
-            (None, Some(interface), None) => Some(Some(link(interface))),
+            (None, Some(interface), Some(gateway)) => Some(self.direct(interface, gateway)),
+            (None, Some(interface), None) => Some(self.link(interface)),
             (None, None, _) => unreachable!("Multipath refuses such a member"),
         }
     }
@@ -115,7 +143,7 @@ impl Model {
     fn way_of(&self, prefix: Prefix, route: &Route, to: Option<IpAddr>) -> Option<Way> {
         let fixed = |id| Some(Way { leaves: BTreeSet::from([Leaf::Fixed(id)]), all: true, depth: 0, rank: 2 });
         match &route.target {
-            RouteTarget::Connected { interface } => Some(link(*interface)),
+            RouteTarget::Connected { interface } => self.link(*interface),
             RouteTarget::Gateway { address, interface } => self.gateway(prefix, *address, *interface)?,
             RouteTarget::Multipath(multipath) => {
                 let members = multipath.members().iter();
@@ -136,9 +164,4 @@ impl Model {
             RouteTarget::Refused(_) => fixed(NextHopId::REFUSED),
         }
     }
-}
-
-/// The destinations on a link, each its own neighbor.
-fn link(interface: InterfaceId) -> Way {
-    Way { leaves: BTreeSet::from([Leaf::Link(interface)]), all: true, depth: 0, rank: 2 }
 }

@@ -27,6 +27,8 @@ pub enum NextHopKind {
         via: Via,
         /// The neighbor's MAC address, if it is known.
         mac: Option<MacAddr>,
+        /// Whether nothing can be sent by the interface now.
+        down: bool,
     },
     /// A gateway that is reached over other routes.
     Recursive {
@@ -61,7 +63,11 @@ impl NextHopWriter {
         ids.zip(&self.entries).filter(|(_, entry)| entry.uses > 0).filter_map(|(id, entry)| {
             let kind = match &entry.what {
                 What::Nothing => return None,
-                What::Direct(via) => NextHopKind::Direct { via: *via, mac: self.neighbors.get(via).copied() },
+                What::Direct(via) => NextHopKind::Direct {
+                    via: *via,
+                    mac: self.neighbors.get(via).copied(),
+                    down: self.down.contains(&via.interface),
+                },
                 What::Recursive { gateway, target } => NextHopKind::Recursive { gateway: *gateway, target: *target },
                 What::Group(group) => self.describe(group),
             };

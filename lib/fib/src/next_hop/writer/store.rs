@@ -14,9 +14,15 @@ impl NextHopWriter {
         order.into_iter().for_each(|id| self.store(id));
     }
 
+    /// As [`refresh`](Self::refresh) for what depends on the direct next hops `ids`, and not for these.
     pub(super) fn refresh_dependents(&mut self, ids: &[NextHopId]) {
         let order = self.in_order(ids);
-        order.into_iter().filter(|id| !ids.contains(id)).for_each(|id| self.store(id));
+        let depends = |writer: &Self, id| !matches!(writer.entry(id).map(|entry| &entry.what), Some(What::Direct(_)));
+        for id in order {
+            if depends(self, id) {
+                self.store(id);
+            }
+        }
     }
 
     /// `ids` and all that depend on them, each after what it depends on.
@@ -81,6 +87,7 @@ impl NextHopWriter {
 
     pub(super) fn rank(&self, id: NextHopId) -> Rank {
         match self.entry(self.end_of(id)).map(|entry| &entry.what) {
+            Some(What::Direct(via)) if self.down.contains(&via.interface) => Rank::Dead,
             // Without a gateway each destination is its own neighbor: the link gets its share whether these are resolved or
             // not.
             Some(What::Direct(via)) if via.gateway.is_some() && !self.neighbors.contains_key(via) => Rank::Unresolved,
@@ -106,6 +113,7 @@ impl NextHopWriter {
     pub(super) fn word(&self, id: NextHopId) -> NextHop {
         let end = self.end_of(id);
         match self.entry(end).map(|entry| &entry.what) {
+            Some(What::Direct(via)) if self.down.contains(&via.interface) => NextHop::UNREACHABLE,
             Some(What::Direct(via)) => match self.neighbors.get(via) {
                 Some(&mac) => NextHop::forward(via.interface, mac),
                 None if via.gateway.is_none() => NextHop::link(via.interface),
