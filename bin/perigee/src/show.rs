@@ -283,10 +283,18 @@ fn routes(list: &RouteList) -> Table {
     };
     let dev = |route: &RouteEntry| match route.gateways.is_empty() {
         true => or_dash(route.dev.as_ref()),
-        false => each(route, |gateway| or_dash(gateway.dev.as_ref())),
+        false => each(route, |gateway| {
+            let dev = or_dash(gateway.dev.as_ref());
+            if gateway.down { format!("{dev} (link down)") } else { dev }
+        }),
+    };
+    let used = |route: &RouteEntry| match (route.best, route.down) {
+        (true, _) => ">",
+        (false, true) => "link down",
+        (false, false) => "",
     };
     let mut table = Columns::<RouteEntry>::new()
-        .text("", |route| if route.best { ">" } else { "" })
+        .text("", used)
         .text("prefix", |route| route.prefix)
         .text("action", |route| route.action)
         .text("via", via)
@@ -345,7 +353,7 @@ fn next_hops(list: &[NextHopEntry]) -> Table {
         .text("via", |hop| or_dash(hop.via))
         .text("dev", |hop| or_dash(hop.dev.as_ref()))
         .text("mac", |hop| or_dash(hop.mac))
-        .text("leads to", leads_to)
+        .text("leads to", |hop| if hop.down { "link down".to_owned() } else { leads_to(hop) })
         .number("uses", |hop| hop.uses)
         .table(list)
 }

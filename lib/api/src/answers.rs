@@ -446,6 +446,9 @@ objects! {
         pub metric: u32,
         /// Whether packets use it.
         pub best: bool,
+        /// Whether it is out of use as its link is down, or the links of all its gateways.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub down: bool,
     }
 
     /// One of several gateways of a route.
@@ -456,6 +459,9 @@ objects! {
         pub dev: Option<String>,
         /// Its share of the flows, relative to the others'.
         pub weight: u16,
+        /// Whether no flow has it, as its link is down.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub down: bool,
     }
 
     /// A next hop, which routes share.
@@ -477,6 +483,9 @@ objects! {
         pub members: Vec<NextHopMember>,
         /// Prefixes, groups and recursive next hops that lead to it.
         pub uses: u32,
+        /// Whether packets that find it are answered as unreachable, as its link is down.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        pub down: bool,
     }
 
     /// A member of a group of next hops.
@@ -485,7 +494,7 @@ objects! {
         pub id: u32,
         /// Its weight, relative to the others'.
         pub weight: u32,
-        /// Its current share of all flows, from 0 to 1; 0 while others are resolved and it is not.
+        /// Its current share of all flows, from 0 to 1; 0 while it is not resolved or its link is down, and others are better off.
         pub share: f64,
     }
 

@@ -289,7 +289,9 @@ impl Audit {
         let next_hops = table.next_hops();
         self.report.next_hops = next_hops.len() as u64;
         for NextHopInfo { kind, .. } in next_hops {
-            let NextHopKind::Direct { via: Via { interface, gateway: Some(gateway) }, mac } = kind else { continue };
+            let NextHopKind::Direct { via: Via { interface, gateway: Some(gateway) }, mac, .. } = kind else {
+                continue;
+            };
             let known = known.get(&(interface, gateway)).copied();
             if mac == known || !is_up(interface, table.interfaces()) {
                 continue;

@@ -29,7 +29,7 @@ mod routing;
 pub(crate) use configured::with_links;
 pub use error::ForwardingError;
 pub(crate) use multicast::{Asks, decide};
-pub(crate) use routing::{Gateways, Routing, Undo};
+pub(crate) use routing::{Gateways, Links, Routing, Undo};
 
 use crate::lookups::Lookups;
 use perigee_config::Config;
@@ -39,6 +39,7 @@ use perigee_modules::rules::Filter;
 use perigee_modules::{Tables, Taps};
 use perigee_net::{InterfaceId, MacAddr, Prefix};
 use perigee_packet::PortInfo;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -135,7 +136,8 @@ impl Forwarding {
         let filters = filters.policing(config, &numbers);
         let mut fib = lookups.make(&config.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&macs));
-        let routing = Routing::new(fib, config, (interfaces, Vec::new()), Vec::new())?;
+        let links = Links { interfaces, ..Links::default() };
+        let routing = Routing::new(fib, config, links, Vec::new())?;
         let shown = routing.fib().reader();
         let tables = || tables(&shown, &routing, &filters, &macs, None);
         let share = || Arc::new(Mutex::new(Published::new(tables())));
@@ -291,6 +293,25 @@ impl Forwarding {
             if self.refused_neighbors == 1 {
                 tracing::warn!("packets to the neighbor {address} stay in the slow path: {error}");
             }
+        }
+    }
+
+    /// The ports of these numbers have no link, and all others have one: routes over them are out of use.
+    pub fn set_links(&mut self, no_link: BTreeSet<u16>) {
+        if let Err(error) = self.routing.set_links(no_link) {
+            self.warn_of(error.into());
+        }
+    }
+
+    /// Whether some prefixes have yet to choose among their routes again, as links have changed.
+    pub(crate) fn links_are_followed(&self) -> bool {
+        self.routing.fib().links_are_followed()
+    }
+
+    /// Lets some prefixes choose among their routes again.
+    pub(crate) fn follow_links(&mut self) {
+        if let Err(error) = self.routing.follow_links() {
+            self.warn_of(error.into());
         }
     }
 

@@ -20,6 +20,7 @@ use perigee_helper::{LinkPreparation, TwinStatus};
 use perigee_net::MacAddr;
 use perigee_netlink::{LinkLosses, LinkStatistics, Source};
 use perigee_packet::{Batch, Pool, Port, PortInfo, ReceiveQueue};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 pub(crate) use twin::PortTwin;
@@ -136,12 +137,17 @@ impl Ports {
 
     /// Whether a port has a link now, according to both the port itself and the interface under it.
     pub(crate) fn has_link(&self, port: &OpenPort) -> bool {
-        port.port.link().up && port.below.as_ref().is_none_or(|below| self.underlay.has_carrier(below))
+        port.port.is_up() && port.below.as_ref().is_none_or(|below| self.underlay.has_carrier(below))
     }
 
     /// Whether the port of this number had a link at the last check.
     pub(crate) fn is_up(&self, number: u16) -> bool {
         self.by_number(number).is_some_and(|port| port.up)
+    }
+
+    /// The numbers of the ports that had no link at the last check.
+    pub(crate) fn without_link(&self) -> BTreeSet<u16> {
+        self.ports.iter().filter(|port| !port.up).map(|port| port.info.port).collect()
     }
 
     /// Checks every port's link; returns the index of each port whose link has changed, and whether it is up.

@@ -51,7 +51,11 @@ use std::path::PathBuf;
 /// fill, workers that have to let go of old tables.
 const LONGEST_SLEEP: u64 = 100_000_000;
 const SHORT_SLEEP: u64 = 1_000_000;
-/// How often links are checked, memory is reclaimed and silent workers are noticed.
+/// How often links are checked, in ns: not every driver reports that one is down, and traffic should leave it soon.
+const LINKS: u64 = 10_000_000;
+/// How long prefixes choose among their routes again before packets have their turn, in ns.
+const LINKS_TURN: u64 = 2_000_000;
+/// How often memory is reclaimed and silent workers are noticed.
 const HOUSEKEEPING: u64 = 250_000_000;
 /// How often the kernel is asked what it has lost, apart from requests of the API.
 const LOSSES: u64 = 1_000_000_000;
@@ -149,6 +153,7 @@ pub struct SlowThread {
     /// For filters: of the frames that devices fill queues with, and of Linux's.
     fragments: [Fragments; 2],
     pub(crate) lost: Lost,
+    next_links: u64,
     next_housekeeping: u64,
     next_losses: u64,
     /// When changes were last made visible.
@@ -171,6 +176,7 @@ impl SlowThread {
             buffer: vec![0; usize::from(u16::MAX)],
             fragments: Default::default(),
             lost: Lost::default(),
+            next_links: 0,
             next_housekeeping: 0,
             next_losses: 0,
             committed: 0,
@@ -178,6 +184,7 @@ impl SlowThread {
             parts,
         };
         thread.look_at_links();
+        thread.parts.forwarding.set_links(thread.parts.ports.without_link());
         thread.set_interfaces();
         thread.set_static_neighbors();
         thread.follow_gateways();
@@ -220,6 +227,7 @@ impl SlowThread {
         busy |= self.carry_out();
         busy |= self.mind_taps();
         busy |= self.follow_linux();
+        busy |= self.mind_links(now);
         self.parts.assistants.publish(&self.slow);
         self.commit(now);
         busy |= self.go_on_with_audit();
@@ -239,7 +247,8 @@ impl SlowThread {
     /// Makes changes visible, once per burst of changes. Structures that have to be rebuilt for that wait for the end of the
     /// burst, but not indefinitely.
     fn commit(&mut self, now: u64) {
-        let more_to_come = self.linux.is_busy() && now.saturating_sub(self.committed) < COMMIT_PAUSE;
+        let busy = self.linux.is_busy() || self.parts.forwarding.links_are_followed();
+        let more_to_come = busy && now.saturating_sub(self.committed) < COMMIT_PAUSE;
         let forwarding = &mut self.parts.forwarding;
         if forwarding.uncommitted() && (forwarding.publish_is_cheap() || !more_to_come) {
             forwarding.publish_or_warn();
@@ -257,7 +266,7 @@ impl SlowThread {
         // A worker rings no bell when it lets go of old tables or runs a new script.
         let bells = ports.receivers() == 0 && !forwarding.uncommitted() && self.reloading.is_empty();
         let longest = if bells { LONGEST_SLEEP } else { SHORT_SLEEP };
-        let timers = [self.next_housekeeping, self.linux.follower.next_timeout()];
+        let timers = [self.next_links, self.next_housekeeping, self.linux.follower.next_timeout()];
         let due = self.slow.next_timeout().map(|time| time.0).into_iter().chain(timers).min().unwrap_or(u64::MAX);
         let pause = due.saturating_sub(self.now()).min(longest);
         let timeout = Timespec { tv_sec: 0, tv_nsec: pause as _ };
@@ -269,12 +278,9 @@ impl SlowThread {
         mailbox.clear();
     }
 
-    /// What is done at intervals: checking links and silent workers, reclaiming memory.
+    /// What is done at intervals: looking for silent workers, reclaiming memory.
     fn housekeeping(&mut self, now: u64) {
         self.next_housekeeping = now + HOUSEKEEPING;
-        if self.look_at_links() {
-            self.set_interfaces();
-        }
         self.look_at_helper();
         self.parts.forwarding.reclaim();
         self.parts.assistants.reclaim();

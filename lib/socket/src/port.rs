@@ -448,16 +448,15 @@ impl Port for SocketPort {
         lock(&self.0.state).info.clone()
     }
 
-    fn link(&self) -> Link {
+    fn is_up(&self) -> bool {
         let (control, name) = (&self.0.control, &self.0.name);
         let (up, running) = interface::flags(control, name).unwrap_or_default();
-        let running = interface::carrier(control, name).unwrap_or(running);
-        let speed = interface::speed(control, name);
-        Link {
-            up: up && running,
-            speed: speed.map(|(speed, _)| speed),
-            full_duplex: speed.is_none_or(|(_, full)| full),
-        }
+        up && interface::carrier(control, name).unwrap_or(running)
+    }
+
+    fn link(&self) -> Link {
+        let speed = interface::speed(&self.0.control, &self.0.name);
+        Link { up: self.is_up(), speed: speed.map(|(speed, _)| speed), full_duplex: speed.is_none_or(|(_, full)| full) }
     }
 
     fn stats(&self) -> PortStats {

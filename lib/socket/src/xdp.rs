@@ -316,6 +316,10 @@ impl Port for XdpPort {
         self.0.base.link()
     }
 
+    fn is_up(&self) -> bool {
+        self.0.base.is_up()
+    }
+
     fn stats(&self) -> PortStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = PortStats::default();

@@ -190,7 +190,7 @@ fn lookups_are_compared_when_everything_is_visible() {
 
 fn neighbor_of(world: &World, address: IpAddr) -> Option<MacAddr> {
     world.router.next_hops().into_iter().find_map(|NextHopInfo { kind, .. }| match kind {
-        NextHopKind::Direct { via: Via { gateway, .. }, mac } if gateway == Some(address) => mac,
+        NextHopKind::Direct { via: Via { gateway, .. }, mac, .. } if gateway == Some(address) => mac,
         _ => None,
     })
 }

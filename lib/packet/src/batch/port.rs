@@ -202,6 +202,10 @@ pub trait Port: Send + Sync {
     fn info(&self) -> PortInfo;
     /// State of its link now.
     fn link(&self) -> Link;
+    /// Whether it has a link now: asked many times a second.
+    fn is_up(&self) -> bool {
+        self.link().up
+    }
     /// Its counters now.
     fn stats(&self) -> PortStats;
     /// Further counters of the device, by its driver's names; empty if there are none.

@@ -3,7 +3,7 @@
 //! the old tables. Either way nothing is final until the script has been loaded with the new tables.
 
 use super::configured::interfaces;
-use super::{Filters, Forwarding, ForwardingError, NEXT_HOPS, Routing, Undo, lock, seed, tables};
+use super::{Filters, Forwarding, ForwardingError, Links, NEXT_HOPS, Routing, Undo, lock, seed, tables};
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, Published};
 use perigee_modules::Tables;
@@ -90,7 +90,8 @@ impl Forwarding {
         let mut fib = self.lookups.make(&now.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&self.macs));
         let host_addresses = self.interfaces().host_addresses().to_vec();
-        let mut routing = Routing::new(fib, now, (list, host_addresses), others)?;
+        let links = Links { interfaces: list, host_addresses, no_link: self.routing.no_link().clone() };
+        let mut routing = Routing::new(fib, now, links, others)?;
         routing.count_on(&self.routing);
         routing.set_exceptions(self.routing.exceptions(), self.routing.refuses());
         let lost = self.carry_over(&mut routing, neighbors);

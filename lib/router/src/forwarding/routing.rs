@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Prefixes that are looked at in one step after links have changed.
+const STEP: usize = 1024;
+
 /// Gateways that routes need: interface and address.
 pub(crate) type Gateways = BTreeSet<(InterfaceId, IpAddr)>;
 
@@ -38,25 +41,38 @@ pub(crate) struct Routing {
     exceptions: Option<Arc<Exceptions>>,
     /// Whether those that are Linux's are refused.
     refuses: bool,
+    /// The numbers of ports that have no link.
+    no_link: BTreeSet<u16>,
     /// Whether anything has changed since the last [`commit`](Self::commit).
     changed: bool,
 }
 
+/// What a table is made on.
+#[derive(Default)]
+pub(crate) struct Links {
+    pub interfaces: Vec<Interface>,
+    /// Addresses of the router that are on none of them.
+    pub host_addresses: Vec<HostAddress>,
+    /// The numbers of ports that have no link.
+    pub no_link: BTreeSet<u16>,
+}
+
 impl Routing {
-    /// A new table with these interfaces and host addresses, the configuration's routes, and those of other sources.
+    /// A new table with these interfaces, the configuration's routes, and those of other sources.
     ///
     /// # Errors
     /// An interface or a route does not fit.
     pub fn new(
         mut fib: FibWriter,
         config: &Config,
-        (interfaces, host_addresses): (Vec<Interface>, Vec<HostAddress>),
+        Links { interfaces, host_addresses, no_link }: Links,
         others: Vec<(Prefix, Route)>,
     ) -> Result<Routing, ForwardingError> {
         let interfaces = Arc::new(Interfaces::new(interfaces)?.with_host_addresses(host_addresses));
         let mut routes = own(&interfaces, &BTreeSet::new());
         routes.extend(others);
         routes.extend(config.all_routes().cloned());
+        fib.set_down(down(&interfaces, &no_link)).map_err(ForwardingError::Routes)?;
         fib.load(routes).map_err(ForwardingError::Routes)?;
         let multicast = Multicast::new(config, &interfaces);
         let mut routing = Routing {
@@ -67,6 +83,7 @@ impl Routing {
             multicast,
             exceptions: None,
             refuses: false,
+            no_link,
             changed: false,
         };
         routing.commit()?;
@@ -209,7 +226,7 @@ impl Routing {
     fn change_own(&mut self, before: &BTreeMap<(Prefix, RouteKey), Route>) -> Result<(), ForwardingError> {
         let now = self.own();
         self.changed = true;
-        let mut result = Ok(());
+        let mut result = self.set_down();
         // First what is new: a destination that only changes its interface is never without a route.
         for ((prefix, _), route) in now.iter().filter(|(key, route)| before.get(key) != Some(route)) {
             result = result.and(self.fib.insert(*prefix, route.clone()));
@@ -218,6 +235,35 @@ impl Routing {
             result = result.and(self.fib.remove(*prefix, *key).map(drop));
         }
         Ok(result?)
+    }
+
+    /// The ports of these numbers have no link, and all others have one. What is sent over it takes another way at once, as far as next
+    /// hops decide that; prefixes follow in [turns](Self::follow_links).
+    ///
+    /// # Errors
+    /// There is no room for the next hops of other ways. What has room is done.
+    pub fn set_links(&mut self, no_link: BTreeSet<u16>) -> Result<(), FibError> {
+        self.no_link = no_link;
+        self.set_down()
+    }
+
+    /// The numbers of ports that have no link.
+    pub fn no_link(&self) -> &BTreeSet<u16> {
+        &self.no_link
+    }
+
+    fn set_down(&mut self) -> Result<(), FibError> {
+        self.changed = true;
+        self.fib.set_down(down(&self.interfaces, &self.no_link))
+    }
+
+    /// Lets some prefixes choose among their routes again after links have changed; returns whether there are more.
+    ///
+    /// # Errors
+    /// There is no room for the next hop of another route. What has room is done.
+    pub fn follow_links(&mut self) -> Result<bool, FibError> {
+        self.changed = true;
+        self.fib.follow_links(STEP)
     }
 
     /// The static routes of one configuration give way to those of another; operator routes stay. Returns how to
@@ -362,6 +408,12 @@ impl Routing {
             || addresses.iter().any(|own| own.covers(address))
             || self.route(address, 0) == RouteDecision::Connected(interface)
     }
+}
+
+/// The interfaces by which nothing can be sent: those that are set down, and those of ports without a link.
+fn down(interfaces: &Interfaces, no_link: &BTreeSet<u16>) -> BTreeSet<InterfaceId> {
+    let is_down = |interface: &Interface| !interface.up || no_link.contains(&interface.port);
+    interfaces.iter().filter(|(_, interface)| is_down(interface)).map(|(id, _)| id).collect()
 }
 
 /// The router's own addresses, their networks, and those networks' broadcast and subnet-router anycast addresses. An interface

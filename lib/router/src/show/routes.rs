@@ -58,7 +58,8 @@ pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best:
     let metric = if let RouteTarget::Selective(selector) = &route.target { selector.metric } else { route.metric };
     let preference = route.preference;
     let gateways = gateway_entries(routing, route);
-    RouteEntry { prefix: found, source, action, why, via, dev, gateways, preference, metric, best }
+    let down = routing.fib().is_down(route);
+    RouteEntry { prefix: found, source, action, why, via, dev, gateways, preference, metric, best, down }
 }
 
 /// The name of the interface by which a gateway is currently reached.
@@ -77,6 +78,7 @@ fn gateway_entries(routing: &Routing, route: &Route) -> Vec<GatewayEntry> {
             None => interface.map(|id| routing.name_of(id)),
         },
         weight,
+        down: interface.is_some_and(|id| routing.fib().is_link_down(id)),
     };
     multipath.members().iter().map(entry).collect()
 }
@@ -99,11 +101,12 @@ fn next_hop_entry(routing: &Routing, hop: NextHopInfo) -> NextHopEntry {
         target: None,
         members: Vec::new(),
         uses,
+        down: false,
     };
     match kind {
-        NextHopKind::Direct { via: Via { interface, gateway }, mac } => {
+        NextHopKind::Direct { via: Via { interface, gateway }, mac, down } => {
             let entry = entry(if gateway.is_some() { NextHopType::Neighbor } else { NextHopType::Connected });
-            NextHopEntry { via: gateway, dev: Some(routing.name_of(interface)), mac, ..entry }
+            NextHopEntry { via: gateway, dev: Some(routing.name_of(interface)), mac, down, ..entry }
         }
         NextHopKind::Recursive { gateway, target } => NextHopEntry {
             via: Some(gateway),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Keeps everything in step: links, interfaces, gateways, taps, and everything that Linux reports.
 
-use super::SlowThread;
+use super::{LINKS, LINKS_TURN, SlowThread};
 use crate::linux::Turn;
 use crate::show;
 use perigee_api::Answers;
@@ -13,9 +13,33 @@ use perigee_net::Interface;
 use perigee_slowpath::{Input, NeighborInfo};
 
 impl SlowThread {
-    /// Checks the ports' links and reports changes to Linux; returns whether any has changed.
+    /// Checks the ports' links when that is due, and lets prefixes leave links that are down, for a bounded time; returns whether there
+    /// was anything to do.
+    pub(super) fn mind_links(&mut self, now: u64) -> bool {
+        let due = now >= self.next_links;
+        if due {
+            self.next_links = now + LINKS;
+        }
+        let mut busy = due && self.look_at_links();
+        if busy {
+            self.set_interfaces();
+        }
+        while self.parts.forwarding.links_are_followed() {
+            busy = true;
+            self.parts.forwarding.follow_links();
+            if self.now().saturating_sub(now) >= LINKS_TURN {
+                break;
+            }
+        }
+        busy
+    }
+
+    /// Checks the ports' links and reports changes: to the tables first, then to Linux; returns whether any has changed.
     pub(super) fn look_at_links(&mut self) -> bool {
         let changed = self.parts.ports.look_at_links();
+        if !changed.is_empty() {
+            self.parts.forwarding.set_links(self.parts.ports.without_link());
+        }
         for (port, up) in &changed {
             self.report(FromLinux::PortLink { port: *port, up: *up });
         }
