@@ -17,6 +17,7 @@ mod fragments;
 mod generator;
 mod helper;
 mod icmp;
+mod links;
 mod linux_groups;
 mod linux_hops;
 mod linux_links;
@@ -72,6 +73,7 @@ const ALL: &[&[Scenario]] = &[
     generator::SCENARIOS,
     helper::SCENARIOS,
     icmp::SCENARIOS,
+    links::SCENARIOS,
     linux_groups::SCENARIOS,
     linux_hops::SCENARIOS,
     linux_links::SCENARIOS,
