@@ -58,14 +58,28 @@ pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best:
     let metric = if let RouteTarget::Selective(selector) = &route.target { selector.metric } else { route.metric };
     let preference = route.preference;
     let gateways = gateway_entries(routing, route);
-    let down = routing.fib().is_down(route);
+    let is_down = |address, interface| link_down(routing, address, interface).is_some();
+    let down = match &route.target {
+        RouteTarget::Connected { interface } => is_down(None, Some(*interface)),
+        RouteTarget::Gateway { address, interface } => is_down(Some(*address), *interface),
+        RouteTarget::Multipath(multipath) => multipath.members().iter().all(|m| is_down(m.address, m.interface)),
+        _ => false,
+    };
     RouteEntry { prefix: found, source, action, why, via, dev, gateways, preference, metric, best, down }
 }
 
-/// The name of the interface by which a gateway is currently reached.
+/// The name of the interface by which a gateway is currently reached, or would be if its link was up.
 fn device(routing: &Routing, address: IpAddr, interface: Option<InterfaceId>) -> Option<String> {
-    let id = interface.or_else(|| Some(routing.fib().reached_by(address)?.interface))?;
+    let reached = || Some(routing.fib().reached_by(address)?.interface);
+    let id = interface.or_else(reached).or_else(|| link_down(routing, Some(address), None))?;
     Some(routing.name_of(id))
+}
+
+/// The link of a route's gateway, or of a connected network, if it is down and keeps the route from being used.
+fn link_down(routing: &Routing, address: Option<IpAddr>, interface: Option<InterfaceId>) -> Option<InterfaceId> {
+    let fib = routing.fib();
+    let unreached = || address.filter(|address| fib.reached_by(*address).is_none());
+    interface.or_else(|| fib.link_of(unreached()?).ok()).filter(|link| fib.is_link_down(*link))
 }
 
 /// The gateways of a route that has several.
@@ -78,7 +92,7 @@ fn gateway_entries(routing: &Routing, route: &Route) -> Vec<GatewayEntry> {
             None => interface.map(|id| routing.name_of(id)),
         },
         weight,
-        down: interface.is_some_and(|id| routing.fib().is_link_down(id)),
+        down: link_down(routing, address, interface).is_some(),
     };
     multipath.members().iter().map(entry).collect()
 }
