@@ -8,8 +8,12 @@
 //!                └── two ─── two: 20.0.0.1, 2001:db8:20::1
 //! ```
 
-use perigee_tests::{Good, Host, Router, Wire, World, frame, wait_for, wait_until};
+use perigee_net::MacAddr;
+use perigee_tests::{Good, Host, LONG_WAIT, Router, Wire, World, frame, wait_for, wait_until, wait_until_for};
 use serde_json::Value;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 perigee_tests::scenarios![
     a_floating_route_takes_over_while_the_link_is_down,
@@ -17,6 +21,7 @@ perigee_tests::scenarios![
     a_connected_network_is_unreachable_and_its_address_is_not,
     routes_over_vlans_leave_with_their_port,
     routes_of_linux_are_out_of_use_while_the_link_is_down,
+    traffic_leaves_a_link_that_is_cut,
 ];
 
 const PORTS: &str = r#"
@@ -261,5 +266,168 @@ fn routes_of_linux_are_out_of_use_while_the_link_is_down(world: &World) {
     hosts.reach();
     router.audited();
     router.alone();
+    router.stop();
+}
+
+/// Packets of one flow, a fifth of a millisecond apart, from the first port to a far address that two hosts have.
+struct Stream<'w> {
+    wan: &'w Wire,
+    frame: Vec<u8>,
+    mac: MacAddr,
+    to: String,
+    sockets: [UdpSocket; 2],
+}
+
+/// What became of the packets while a link was cut.
+#[derive(Debug)]
+struct Outage {
+    lost: usize,
+    /// From the last packet by the one way to the first by the other.
+    gap: Duration,
+}
+
+impl Stream<'_> {
+    const PAUSE: Duration = Duration::from_micros(200);
+
+    fn new<'w>(wan: &'w Wire, router: &Router, hosts: [&Host; 2], address: &str) -> Stream<'w> {
+        let socket = |host: &Host| {
+            host.run(&format!("ip addr add {address}/32 dev lo")).good();
+            // The host has no route back to the sender, so reverse-path filtering would drop the packets.
+            host.set("ipv4/conf/all/rp_filter", "0");
+            host.set("ipv4/conf/eth0/rp_filter", "0");
+            let socket = host.inside(|| UdpSocket::bind((address, 2000)).expect("a socket"));
+            socket.set_nonblocking(true).expect("a socket that does not wait");
+            socket
+        };
+        let (frame, mac) = (Vec::new(), router.mac("wan"));
+        Stream { wan, frame, mac, to: address.to_owned(), sockets: hosts.map(socket) }
+    }
+
+    /// Looks for a flow that goes by the first way.
+    fn choose(&mut self) {
+        for port in 3000.. {
+            self.frame = frame::udp4_ports(self.mac, "10.0.1.2", &self.to, (port, 2000), 20);
+            if self.probe()[0] > 0 {
+                return;
+            }
+        }
+    }
+
+    /// Sends a packet; the way that it came by.
+    fn probe(&self) -> [usize; 2] {
+        self.wan.send(&self.frame);
+        let mut heard = [0; 2];
+        wait_until_for(LONG_WAIT, "the packet", || {
+            heard = self.hear();
+            heard != [0; 2]
+        });
+        heard
+    }
+
+    fn hear(&self) -> [usize; 2] {
+        self.sockets.each_ref().map(|socket| std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count())
+    }
+
+    /// Sends until enough packets have come by the second way after `cut`, which happens in another thread after a while.
+    fn during(&self, cut: impl FnOnce() + Send) -> Outage {
+        const BEFORE: usize = 500;
+        const AFTER: usize = 500;
+        let (mut sent, mut heard, mut last, mut first) = (0, [0; 2], Instant::now(), None);
+        let (begun, done) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait_until("packets by the first way", || begun.load(Ordering::Relaxed));
+                cut();
+                done.store(true, Ordering::Relaxed);
+            });
+            let mut due = Instant::now();
+            wait_until_for(LONG_WAIT, "packets by the second way", || {
+                for _ in 0..100 {
+                    while Instant::now() < due {
+                        std::hint::spin_loop();
+                    }
+                    due = Instant::now() + Self::PAUSE;
+                    self.wan.send(&self.frame);
+                    sent += 1;
+                    let [one, two] = self.hear();
+                    heard = [heard[0] + one, heard[1] + two];
+                    if one > 0 {
+                        last = Instant::now();
+                    }
+                    if two > 0 {
+                        first.get_or_insert_with(Instant::now);
+                    }
+                    begun.store(heard[0] >= BEFORE, Ordering::Relaxed);
+                }
+                heard[1] >= AFTER && done.load(Ordering::Relaxed)
+            });
+        });
+        // Those that are still on their way: none comes any more when two in a row have found none.
+        let mut quiet = 0;
+        wait_until("what is under way", || {
+            let more: usize = self.hear().iter().sum();
+            heard[1] += more;
+            quiet = if more == 0 { quiet + 1 } else { 0 };
+            quiet > 2
+        });
+        let gap = first.map_or(Duration::ZERO, |first| first.saturating_duration_since(last));
+        Outage { lost: sent - (heard[0] + heard[1]), gap }
+    }
+}
+
+/// So many prefixes of length 24 all over the address space, and not the last one.
+fn spread_out(count: u32) -> impl Iterator<Item = Ipv4Addr> {
+    // An odd factor is a permutation of the numbers of 24 bits.
+    let nets =
+        (0..1 << 24).map(|n: u32| n.wrapping_mul(0x9e_3779) & 0xff_ffff).map(|net| Ipv4Addr::from_bits(net << 8));
+    nets.filter(|net| (11..=126).contains(&net.octets()[0]) || (128..=222).contains(&net.octets()[0]))
+        .take(count as usize)
+}
+
+/// Traffic leaves a link whose other end is set down, for what is left: another member of a group, a floating route of the same prefix,
+/// a shorter prefix. `PERIGEE_ROUTES` is how many further routes lead over the link (100), `PERIGEE_REPEAT` how often it is cut (1).
+/// How long that took is written to the file that `PERIGEE_FIGURES` names; nothing here depends on it.
+fn traffic_leaves_a_link_that_is_cut(world: &World) {
+    let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().expect(name));
+    let (routes, times) = (number("PERIGEE_ROUTES", 100), number("PERIGEE_REPEAT", 1));
+    let wan = world.wire("r-client");
+    let [one, two] = [("one", 2), ("two", 3)].map(|(name, net)| world.host(name, &[&format!("10.0.{net}.2/24")], &[]));
+    let router = world.router("", PORTS);
+    let resolved = |address: &str| router.neighbor(address).is_some_and(|(_, mac)| !mac.is_null());
+    let mut figures = String::new();
+    // The last prefix of all: the last whose turn comes when prefixes choose among their routes again.
+    let (last, far) = ("223.255.255.0/24", "223.255.255.1");
+    let mut stream = Stream::new(&wan, &router, [&one, &two], far);
+    let floating =
+        |prefix: String| format!("{prefix} via 10.0.2.2 dev one\n{prefix} via 10.0.3.2 dev two preference 200\n");
+    let group = |prefix: String| format!("{prefix} via 10.0.2.2 dev one via 10.0.3.2 dev two\n");
+    let around = |prefix: String| format!("{prefix} via 10.0.2.2 dev one\n");
+    let cases: [(&str, &dyn Fn(String) -> String, bool); 3] = [
+        ("a shorter prefix", &around, true),
+        ("a group of two", &group, false),
+        ("a floating route", &floating, false),
+    ];
+    for (what, lines, default) in cases {
+        let prefixes = spread_out(routes).map(|net| format!("{net}/24")).chain([last.to_owned()]);
+        let mut text: String = prefixes.map(lines).collect();
+        if default {
+            text += "0.0.0.0/0 via 10.0.3.2 dev two\n";
+        }
+        world.file("routes.txt", &text);
+        router.ask("route load /run/routes.txt").good();
+        wait_until("both neighbors", || resolved("10.0.2.2") && resolved("10.0.3.2"));
+        stream.choose();
+        for _ in 0..times {
+            let outage = stream.during(|| drop(one.run("ip link set eth0 down").good()));
+            let (ms, lost) = (outage.gap.as_secs_f64() * 1e3, outage.lost);
+            figures += &format!("{what}, {routes} routes: {ms:.1} ms, {lost} packets lost\n");
+            one.run("ip link set eth0 up").good();
+            wait_until("the link to be back", || router.port("one")["link_up"] == true && resolved("10.0.2.2"));
+            wait_until("the first way to be used again", || stream.probe()[0] > 0);
+        }
+    }
+    if let Ok(file) = std::env::var("PERIGEE_FIGURES") {
+        std::fs::write(file, &figures).expect("a file for the figures");
+    }
     router.stop();
 }

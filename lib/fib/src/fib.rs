@@ -148,6 +148,27 @@ impl FibWriter {
         Ok(self.links_are_followed())
     }
 
+    /// As [`follow_links`](Self::follow_links) for the prefixes around an address, which packets ask for.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow_links_around(&mut self, address: IpAddr) -> Result<(), FibError> {
+        match address {
+            IpAddr::V4(v4) => self.v4.sweep_around(&mut self.next_hops, v4.to_bits())?,
+            IpAddr::V6(v6) => self.v6.sweep_around(&mut self.next_hops, v6.to_bits())?,
+        }
+        Ok(())
+    }
+
+    /// Where a packet of a flow to `destination` should go by the routes as they are, though prefixes have yet to
+    /// [follow](Self::follow_links) their links.
+    pub fn decide_by_routes(&self, destination: IpAddr, flow: u32) -> Leaf {
+        match destination {
+            IpAddr::V4(v4) => self.v4.decide(&self.next_hops, v4.to_bits(), flow),
+            IpAddr::V6(v6) => self.v6.decide(&self.next_hops, v6.to_bits(), flow),
+        }
+    }
+
     /// Whether [`follow_links`](Self::follow_links) has something to do.
     pub fn links_are_followed(&self) -> bool {
         self.v4.sweep.is_some() || self.v6.sweep.is_some()

@@ -323,8 +323,7 @@ impl NextHopWriter {
         // Ends, as targets and members never form a loop.
         while let Some(entry) = self.entry(id) {
             id = match &entry.what {
-                What::Direct(via) if self.down.contains(&via.interface) => NextHopId::UNREACHABLE,
-                What::Direct(via) => return Leaf::Via(*via),
+                What::Direct(via) => return self.leaf_of(*via),
                 What::Recursive { target: Some(target), .. } => *target,
                 What::Group(_) => self.shared.member(self.word(id), flow),
                 What::Recursive { target: None, .. } => NextHopId::UNREACHABLE,
@@ -332,6 +331,11 @@ impl NextHopWriter {
             };
         }
         Leaf::Fixed(if id.0 < NextHopId::FIRST_FREE { id } else { NextHopId::NO_ROUTE })
+    }
+
+    /// Where packets go that are sent to a neighbor or a connected network.
+    pub(crate) fn leaf_of(&self, via: Via) -> Leaf {
+        if self.down.contains(&via.interface) { Leaf::Fixed(NextHopId::UNREACHABLE) } else { Leaf::Via(via) }
     }
 
     /// Calls `found` with each neighbor that packets sent to `id` may finally go to.

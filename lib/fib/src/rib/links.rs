@@ -9,16 +9,17 @@
 //! FibWriter::follow_links     prefixes with marked routes choose again: in turns, as there may be a million
 //! ```
 //!
-//! Until its turn comes a prefix leads where it did. If that link is down, its packets are answered as unreachable; if a better link
-//! is back, they take the way that they took while it was down.
+//! Until its turn comes a prefix leads where it did. If that link is down, its packets come to the slow path as unreachable, which sends
+//! them by the routes as they are ([`FamilyTables::decide`]) and has the prefix take its turn at once: traffic moves before prefixes that
+//! nobody asks for. If a better link is back, packets take the way that they took while it was down.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::next_hop::NextHopId;
-use crate::next_hop::writer::{NextHopError, NextHopWriter};
+use crate::next_hop::writer::{Leaf, NextHopError, NextHopWriter};
 use crate::rib::family::{FamilyTables, Refusal, acquire, set_targets};
-use crate::rib::recursion::{Family, Settled, leads_over, recursive};
+use crate::rib::recursion::{Family, Settled, Spec, leads_over, recursive};
 use perigee_net::{InterfaceId, PrefixOf, Route};
 
 /// How far a walk through all prefixes is.
@@ -106,6 +107,42 @@ where
             // Changes of the lookup structure are held: what has no room is an error of the commit.
             Ok(()) | Err(Refusal::Lookup(_)) => Ok(()),
         }
+    }
+
+    /// Lets the prefixes around an address have their turn now, if they have yet to choose among their routes again.
+    ///
+    /// # Errors
+    /// As of [`sweep`](Self::sweep).
+    pub fn sweep_around(&mut self, next_hops: &mut NextHopWriter, address: A) -> Result<(), NextHopError> {
+        if self.sweep.is_none() {
+            return Ok(());
+        }
+        self.hold();
+        let around = self.table.tree.covering(PrefixOf::host(address));
+        let marked = around.filter(|(_, entry)| self.table.store.is_marked(entry)).map(|(prefix, _)| prefix);
+        let marked: Vec<PrefixOf<A>> = marked.collect();
+        marked.into_iter().try_for_each(|prefix| self.choose_again(next_hops, prefix))
+    }
+
+    /// Where packets of a flow to `address` should go, by the routes as they are, whatever the lookup structure still says. Of a group the
+    /// flow has one of the members that can be used, not always the one that it will have.
+    pub fn decide(&self, next_hops: &NextHopWriter, address: A, flow: u32) -> Leaf {
+        let around = self.table.tree.covering(PrefixOf::host(address));
+        let choose = |(prefix, entry)| self.gateways.choose(prefix, self.table.routes_of(entry));
+        let leaf = |next: &Spec<A>| match next {
+            Spec::Fixed(id) => Leaf::Fixed(*id),
+            Spec::Via(via) => next_hops.leaf_of(*via),
+            Spec::Recursive(gateway) => {
+                next_hops.leaf(self.gateways.id(*gateway).unwrap_or(NextHopId::UNREACHABLE), flow)
+            }
+            Spec::Group(_) => Leaf::Fixed(NextHopId::UNREACHABLE),
+        };
+        let Some((_, way)) = { around }.find_map(choose) else { return Leaf::Fixed(NextHopId::NO_ROUTE) };
+        let Spec::Group(members) = way.next else { return leaf(&way.next) };
+        let usable = members.iter().map(|(member, _)| leaf(member)).filter(|leaf| matches!(leaf, Leaf::Via(_)));
+        let usable: Vec<Leaf> = usable.collect();
+        let chosen = usable.get(flow as usize % usable.len().max(1));
+        chosen.copied().unwrap_or(Leaf::Fixed(NextHopId::UNREACHABLE))
     }
 
     /// Looks at so many prefixes more, and lets those that are concerned choose among their routes again; returns whether there are

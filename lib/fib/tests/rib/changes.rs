@@ -253,7 +253,7 @@ impl Pair {
         assert_eq!(on_link, self.model.on_link);
     }
 
-    fn check_address(&self, fib: &Fib, address: IpAddr) {
+    pub fn check_address(&self, fib: &Fib, address: IpAddr) {
         let mut random = Random::new(1);
         // With the smallest share, a seventh of the flows, a member is not missed by all of 300.
         let flows = if fib.lookup(address).1.is_group() { 300 } else { 1 };

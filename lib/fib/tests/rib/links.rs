@@ -121,6 +121,33 @@ fn next_hops_groups_and_gateways_follow_at_once() {
     assert_eq!(ways(&fib, "30.0.0.1"), before);
 }
 
+/// While prefixes have yet to have their turn, the routes say where packets should go, and prefixes that are asked for follow at once.
+#[test]
+fn who_is_asked_for_has_its_turn_first() {
+    for seed in 600..620 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut pair = Pair::new(1000, false);
+        for _ in 0..60 {
+            pair.apply(&random_change(&mut random));
+        }
+        pair.apply(&Change { what: What::Commit, ..random_change(&mut random) });
+        pair.set_down(random.below(16) as u8);
+        let mut asked: Vec<IpAddr> = (0..16).map(|last| ip(&format!("10.0.0.{last}"))).collect();
+        asked.extend((0..16).map(|last| ip(&format!("2001:db8::{last:x}"))));
+        let decided: Vec<Leaf> = asked.iter().map(|address| pair.writer.decide_by_routes(*address, 0)).collect();
+        asked.iter().for_each(|address| pair.writer.follow_links_around(*address).expect("room"));
+        pair.writer.commit().expect("room");
+        for (address, decided) in asked.iter().zip(decided) {
+            // The flow of a group may go by another member.
+            if !pair.writer.reader().lookup(*address).1.is_group() {
+                assert_eq!(pair.writer.decide(*address, 0), decided, "{address}");
+            }
+            pair.check_address(&pair.writer.reader(), *address);
+        }
+    }
+}
+
 /// Flows of the members that stay do not move when a link goes down, and those of the one that is gone come back to it.
 #[test]
 fn a_link_that_goes_down_moves_its_own_flows_alone() {

@@ -15,12 +15,15 @@ use perigee_net::{
 };
 use perigee_packet::{Ipv4, Ipv6};
 use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time, Treatment};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Prefixes that are looked at in one step after links have changed.
 const STEP: usize = 1024;
+/// Destinations whose prefixes have their turn before others, in one step.
+const MOST_ASKED: usize = 1024;
 
 /// Gateways that routes need: interface and address.
 pub(crate) type Gateways = BTreeSet<(InterfaceId, IpAddr)>;
@@ -43,6 +46,8 @@ pub(crate) struct Routing {
     refuses: bool,
     /// The numbers of ports that have no link.
     no_link: BTreeSet<u16>,
+    /// Destinations of packets that were left with a link that is down: their prefixes choose again before others.
+    asked: RefCell<Vec<IpAddr>>,
     /// Whether anything has changed since the last [`commit`](Self::commit).
     changed: bool,
 }
@@ -84,6 +89,7 @@ impl Routing {
             exceptions: None,
             refuses: false,
             no_link,
+            asked: RefCell::default(),
             changed: false,
         };
         routing.commit()?;
@@ -263,6 +269,9 @@ impl Routing {
     /// There is no room for the next hop of another route. What has room is done.
     pub fn follow_links(&mut self) -> Result<bool, FibError> {
         self.changed = true;
+        for destination in self.asked.take() {
+            self.fib.follow_links_around(destination)?;
+        }
         self.fib.follow_links(STEP)
     }
 
@@ -456,7 +465,15 @@ fn destination_of(packet: &[u8]) -> Option<IpAddr> {
 impl Routes for Routing {
     /// The same route that workers find, so that all packets of a flow take one path.
     fn route(&self, destination: IpAddr, flow: u32) -> RouteDecision {
-        match self.fib.decide(destination, flow) {
+        let mut leaf = self.fib.decide(destination, flow);
+        if leaf == Leaf::Fixed(NextHopId::UNREACHABLE) && self.fib.links_are_followed() {
+            leaf = self.fib.decide_by_routes(destination, flow);
+            let mut asked = self.asked.borrow_mut();
+            if asked.len() < MOST_ASKED && asked.last() != Some(&destination) {
+                asked.push(destination);
+            }
+        }
+        match leaf {
             Leaf::Via(Via { interface, gateway: Some(gateway) }) if gateway != destination => {
                 RouteDecision::Gateway(interface, gateway)
             }
