@@ -328,20 +328,20 @@ impl Stream<'_> {
         self.sockets.each_ref().map(|socket| std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count())
     }
 
-    /// Sends until enough packets have come by the second way after `cut`, which happens in another thread after a while.
-    fn during(&self, cut: impl FnOnce() + Send) -> Outage {
+    /// Sends until enough packets have come by the way `to` after `change`, which happens in another thread after a while.
+    fn during(&self, from: usize, to: usize, change: impl FnOnce() + Send) -> Outage {
         const BEFORE: usize = 500;
         const AFTER: usize = 500;
         let (mut sent, mut heard, mut last, mut first) = (0, [0; 2], Instant::now(), None);
         let (begun, done) = (&AtomicBool::new(false), &AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                wait_until("packets by the first way", || begun.load(Ordering::Relaxed));
-                cut();
+                wait_until("packets by the way that there is", || begun.load(Ordering::Relaxed));
+                change();
                 done.store(true, Ordering::Relaxed);
             });
             let mut due = Instant::now();
-            wait_until_for(LONG_WAIT, "packets by the second way", || {
+            wait_until_for(LONG_WAIT, "packets by the other way", || {
                 for _ in 0..100 {
                     while Instant::now() < due {
                         std::hint::spin_loop();
@@ -349,12 +349,12 @@ impl Stream<'_> {
                     due = Instant::now() + Self::PAUSE;
                     self.wan.send(&self.frame);
                     sent += 1;
-                    let [one, two] = self.hear();
-                    heard = [heard[0] + one, heard[1] + two];
-                    if one > 0 {
+                    let new = self.hear();
+                    heard = [heard[0] + new[from], heard[1] + new[to]];
+                    if new[from] > 0 {
                         last = Instant::now();
                     }
-                    if two > 0 {
+                    if new[to] > 0 {
                         first.get_or_insert_with(Instant::now);
                     }
                     begun.store(heard[0] >= BEFORE, Ordering::Relaxed);
@@ -418,12 +418,14 @@ fn traffic_leaves_a_link_that_is_cut(world: &World) {
         wait_until("both neighbors", || resolved("10.0.2.2") && resolved("10.0.3.2"));
         stream.choose();
         for _ in 0..times {
-            let outage = stream.during(|| drop(one.run("ip link set eth0 down").good()));
-            let (ms, lost) = (outage.gap.as_secs_f64() * 1e3, outage.lost);
-            figures += &format!("{what}, {routes} routes: {ms:.1} ms, {lost} packets lost\n");
-            one.run("ip link set eth0 up").good();
-            wait_until("the link to be back", || router.port("one")["link_up"] == true && resolved("10.0.2.2"));
-            wait_until("the first way to be used again", || stream.probe()[0] > 0);
+            let settled = || router.show("fib").as_array().expect("a list").iter().all(|fib| fib["pending"] == false);
+            wait_until_for(LONG_WAIT, "all prefixes to have followed", settled);
+            let cut = stream.during(0, 1, || drop(one.run("ip link set eth0 down").good()));
+            let back = stream.during(1, 0, || drop(one.run("ip link set eth0 up").good()));
+            for (event, Outage { lost, gap }) in [("down", cut), ("up", back)] {
+                let ms = gap.as_secs_f64() * 1e3;
+                figures += &format!("{what}, {routes} routes, link {event}: {ms:.1} ms, {lost} packets lost\n");
+            }
         }
     }
     if let Ok(file) = std::env::var("PERIGEE_FIGURES") {

@@ -418,7 +418,7 @@ objects! {
         pub prefixes: u64,
         /// Its bytes.
         pub bytes: u64,
-        /// Whether changes wait for a worker before they take effect.
+        /// Whether changes wait for a worker before they take effect, or prefixes have yet to follow a link that went down or came up.
         pub pending: bool,
     }
 

@@ -151,7 +151,7 @@ impl Answers<ShowFib> for View<'_> {
             why,
             prefixes,
             bytes: bytes as u64,
-            pending: forwarding.uncommitted(),
+            pending: forwarding.uncommitted() || forwarding.links_are_followed(),
         };
         families.into_iter().zip(forwarding.structures()).zip(prefixes).map(status).collect()
     }
