@@ -150,6 +150,11 @@ impl Ports {
         self.ports.iter().filter(|port| !port.up).map(|port| port.info.port).collect()
     }
 
+    /// Whether a port's link is another than at the last check.
+    pub(crate) fn a_link_has_changed(&self) -> bool {
+        self.ports.iter().any(|port| port.up != self.has_link(port))
+    }
+
     /// Checks every port's link; returns the index of each port whose link has changed, and whether it is up.
     pub(crate) fn look_at_links(&mut self) -> Vec<(usize, bool)> {
         let now: Vec<bool> = self.ports.iter().map(|port| self.has_link(port)).collect();

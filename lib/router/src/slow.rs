@@ -266,14 +266,25 @@ impl SlowThread {
         // A worker rings no bell when it lets go of old tables or runs a new script.
         let bells = ports.receivers() == 0 && !forwarding.uncommitted() && self.reloading.is_empty();
         let longest = if bells { LONGEST_SLEEP } else { SHORT_SLEEP };
-        let timers = [self.next_links, self.next_housekeeping, self.linux.follower.next_timeout()];
+        let timers = [self.next_housekeeping, self.linux.follower.next_timeout()];
         let due = self.slow.next_timeout().map(|time| time.0).into_iter().chain(timers).min().unwrap_or(u64::MAX);
-        let pause = due.saturating_sub(self.now()).min(longest);
-        let timeout = Timespec { tv_sec: 0, tv_nsec: pause as _ };
+        let end = due.min(self.now() + longest);
         let waited = std::iter::once(mailbox.as_fd()).chain(ports.descriptors());
         let mut fds: Vec<PollFd> = waited.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // An interrupted sleep is a short one.
-        let _ = poll(&mut fds, Some(&timeout));
+        loop {
+            let pause = end.saturating_sub(self.now()).min(LINKS);
+            let timeout = Timespec { tv_sec: 0, tv_nsec: pause as _ };
+            // An interrupted sleep is a short one.
+            let is_over = poll(&mut fds, Some(&timeout)) != Ok(0) || self.now() >= end;
+            // Looked at without a round, which costs much more.
+            let link_changed = ports.a_link_has_changed();
+            if link_changed {
+                self.next_links = 0;
+            }
+            if is_over || link_changed {
+                break;
+            }
+        }
         mailbox.bell().awake();
         mailbox.clear();
     }
