@@ -332,7 +332,7 @@ impl Stream<'_> {
     fn during(&self, from: usize, to: usize, change: impl FnOnce() + Send) -> Outage {
         const BEFORE: usize = 500;
         const AFTER: usize = 500;
-        let (mut sent, mut heard, mut last, mut first) = (0, [0; 2], Instant::now(), None);
+        let (mut sent, mut heard, mut last, mut first) = (0usize, [0; 2], Instant::now(), None);
         let (begun, done) = (&AtomicBool::new(false), &AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(move || {
