@@ -376,6 +376,9 @@ impl Stream<'_> {
     }
 }
 
+/// The lines of a file of routes about a prefix.
+type Lines<'f> = &'f dyn Fn(String) -> String;
+
 /// So many prefixes of length 24 all over the address space, and not the last one.
 fn spread_out(count: u32) -> impl Iterator<Item = Ipv4Addr> {
     // An odd factor is a permutation of the numbers of 24 bits.
@@ -403,7 +406,7 @@ fn traffic_leaves_a_link_that_is_cut(world: &World) {
         |prefix: String| format!("{prefix} via 10.0.2.2 dev one\n{prefix} via 10.0.3.2 dev two preference 200\n");
     let group = |prefix: String| format!("{prefix} via 10.0.2.2 dev one via 10.0.3.2 dev two\n");
     let around = |prefix: String| format!("{prefix} via 10.0.2.2 dev one\n");
-    let cases: [(&str, &dyn Fn(String) -> String, bool); 3] = [
+    let cases: [(&str, Lines, bool); 3] = [
         ("a shorter prefix", &around, true),
         ("a group of two", &group, false),
         ("a floating route", &floating, false),

@@ -101,7 +101,7 @@ impl<'t> Rib<'t> {
 
     /// As [`lookup`](Self::lookup), where a route that `counts` counts as if it was in use.
     pub(crate) fn lookup_with(self, address: IpAddr, counts: impl Fn(&Route) -> bool) -> Option<&'t Route> {
-        fn find<'t, A: Address>(table: &'t Table<A>, address: A, counts: impl Fn(&Route) -> bool) -> Option<&'t Route> {
+        fn find<A: Address>(table: &Table<A>, address: A, counts: impl Fn(&Route) -> bool) -> Option<&Route> {
             table.tree.covering(PrefixOf::host(address)).find_map(|(_, entry)| {
                 let in_use = table.chosen(entry).map(|(at, _)| at);
                 let mut routes = table.routes_of(entry).iter().enumerate();
