@@ -100,6 +100,38 @@ fn no_file_names_a_folder_of_one_machine() {
     );
 }
 
+/// Pages whose tables promise something: the last cell of each row names the test that keeps it.
+const PROMISES: [&str; 1] = ["docs/linux.md"];
+
+/// The rows of a page's tables, heads left out, each with the name in its last cell.
+fn promises(page: &str) -> Vec<(&str, Option<&str>)> {
+    let lines: Vec<&str> = page.lines().collect();
+    let is_row = |line: &str| line.starts_with("| ");
+    let is_head = |at: usize| lines.get(at + 1).is_some_and(|next| next.starts_with("| ---"));
+    let rows =
+        lines.iter().enumerate().filter(|(at, line)| is_row(line) && !line.starts_with("| ---") && !is_head(*at));
+    rows.map(|(_, line)| (*line, last_name(line))).collect()
+}
+
+fn last_name(row: &str) -> Option<&str> {
+    let cell = row.trim_end().strip_suffix('|')?.rsplit('|').next()?.trim();
+    cell.strip_prefix('`')?.strip_suffix('`').filter(|name| !name.contains('`'))
+}
+
+#[test]
+fn every_promise_names_a_test_that_there_is() {
+    let sources = texts(|path| path.ends_with(".rs"));
+    let is_there = |name: &str| sources.iter().any(|(_, text)| text.contains(&format!("fn {name}(")));
+    for page in PROMISES {
+        let text = fs::read_to_string(root().join(page)).expect(page);
+        let rows = promises(&text);
+        assert!(rows.len() > 20, "{page} has {} rows", rows.len());
+        let without: Vec<&str> =
+            rows.iter().filter(|(_, name)| !name.is_some_and(is_there)).map(|(row, _)| *row).collect();
+        assert!(without.is_empty(), "{page}: rows without a test that there is:\n{}", without.join("\n"));
+    }
+}
+
 #[test]
 fn the_rules_find_what_they_are_for() {
     assert!(sleeps("    std::thread::sleep(PAUSE);") && sleeps("  sleep(Duration::from_secs(1));"));
@@ -112,4 +144,6 @@ fn the_rules_find_what_they_are_for() {
     assert_eq!(machine_path(&path("home")), Some(0));
     assert_eq!(machine_path(&format!("target{}", path("work"))), None);
     assert_eq!(machine_path(&path("tmp")), None);
+    let page = "text\n| what | test |\n| --- | --- |\n| a | `b_c` |\n| d | e |\n";
+    assert_eq!(promises(page), [("| a | `b_c` |", Some("b_c")), ("| d | e |", None)]);
 }

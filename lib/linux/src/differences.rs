@@ -5,6 +5,7 @@
 use crate::follower::{Follower, Known};
 use crate::links::has_other_mac;
 use crate::{Port, Table};
+use perigee_config::UnknownRoutes;
 use perigee_net::{Interface, ReversePath};
 use perigee_netlink::message::Master;
 use std::collections::BTreeSet;
@@ -27,6 +28,7 @@ impl Follower {
             say(self.other_broadcasts(known, interface));
         }
         found.extend(self.settings.forwarding_off.iter().map(|v6| (0, forwarding_off(*v6))));
+        found.extend(self.does_not_forward().map(|sentence| (0, sentence)));
         for (index, known) in &self.links {
             found.extend(self.group_neighbors_on(*index, known).map(|sentence| (*index, sentence)));
         }
@@ -114,6 +116,25 @@ impl Follower {
         })
     }
 
+    /// Linux is to forward by routes and rules that the router does not know, and does not forward what comes from twins.
+    fn does_not_forward(&self) -> Option<String> {
+        let asked = !self.linux_only.is_empty() || !self.meaning.exceptions.is_empty();
+        let is_off = |known: &&Known| {
+            let setting = |v6| self.network_settings(v6, link_number(known)).forwarding;
+            self.port_of(known.link.index).is_some() && setting(false) == Some(false) && setting(true) == Some(false)
+        };
+        let mut off = self.links.values().filter(is_off).map(|known| known.link.name.as_str());
+        let first = off.next().filter(|_| asked && self.setup.linux.unknown_routes == UnknownRoutes::ToLinux)?;
+        let others = match off.count() {
+            0 => String::new(),
+            more => format!(" and {more} other twins"),
+        };
+        Some(format!(
+            "Linux has routes or rules that it alone can forward by, and drops their packets from {first}{others}: \
+             `sysctl net.ipv4.conf.{first}.forwarding=1 net.ipv6.conf.{first}.forwarding=1` lets it forward them"
+        ))
+    }
+
     fn group_neighbors_on(&self, index: u32, known: &Known) -> Option<String> {
         let mut on_link =
             self.group_neighbors.range((index, IpAddr::from([0; 4]))..).take_while(|((link, _), _)| *link == index);
@@ -126,8 +147,12 @@ impl Follower {
     }
 
     fn settings_of(&self, known: &Known) -> perigee_netlink::message::NetworkSettings {
-        self.network_settings(false, i32::try_from(known.link.index).unwrap_or(i32::MAX))
+        self.network_settings(false, link_number(known))
     }
+}
+
+fn link_number(known: &Known) -> i32 {
+    i32::try_from(known.link.index).unwrap_or(i32::MAX)
 }
 
 /// Somebody has switched off Linux's forwarding, who may mean the router's.

@@ -19,6 +19,7 @@ pub(crate) fn linux_only(route: &Route) -> Option<LinuxOnly> {
 impl Follower {
     /// Notes that a route is in the table, or (`None`) is there no more.
     pub(crate) fn note(&mut self, id: RouteId, route: Option<&Route>) {
+        let had_none = self.linux_only.is_empty();
         let why = route.and_then(|route| match route.target {
             RouteTarget::Selective(_) => Some(LinuxOnly::Selective),
             _ => linux_only(route),
@@ -36,6 +37,7 @@ impl Follower {
             None => self.exceptions.remove(&id),
         };
         self.exceptions_changed |= before != exception;
+        self.stale |= self.linux_only.is_empty() != had_none;
     }
 
     /// The packets that need a closer look because of a route.
@@ -76,7 +78,7 @@ impl Follower {
         }
         let what = why.explanation();
         let then = match self.setup.linux.unknown_routes {
-            UnknownRoutes::ToLinux => "are given to Linux, which forwards them where its `forwarding` is on",
+            UnknownRoutes::ToLinux => "are given to Linux, which forwards them if its `forwarding` is on for the twin",
             UnknownRoutes::Unreachable => "are answered with \"host unreachable\"",
         };
         tracing::warn!(

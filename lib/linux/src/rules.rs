@@ -226,6 +226,7 @@ impl Follower {
             self.dump_all();
         }
         self.meaning = now;
+        self.stale = true;
         self.exceptions_changed = true;
     }
 }

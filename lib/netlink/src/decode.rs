@@ -4,17 +4,16 @@
 //!
 //! Written for routes by the million: one pass over the attributes, and no allocation for a route with one next hop.
 
+mod multicast;
+mod rules;
 mod settings;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use perigee_net::{AddressAttributes, AddressScope, InterfaceAddress, MacAddr, PortRange, Prefix};
+use perigee_net::{AddressAttributes, AddressScope, InterfaceAddress, MacAddr, Prefix};
 
-use super::message::{
-    Address, Hop, Hops, Link, Master, Message, MulticastRoute, Neighbor, NextHop, NextHopTo, Route, RouteKind, Rule,
-    RuleAction, Vlan,
-};
-use super::wire::{AF_INET, AF_INET6, Attributes, FAMILY_MULTICAST4, FAMILY_MULTICAST6, NEIGHBOR_PROXY};
+use super::message::{Address, Hop, Hops, Link, Master, Message, Neighbor, NextHop, NextHopTo, Route, RouteKind, Vlan};
+use super::wire::{AF_INET, AF_INET6, Attributes, NEIGHBOR_PROXY};
 use super::wire::{Malformed, Messages, Raw, flag, kind, u16_at, u32_at};
 
 /// What was left out.
@@ -102,11 +101,13 @@ pub fn message(raw: &Raw) -> Result<Option<Message>, Malformed> {
         }
         kind::NEW_NEXT_HOP => Some(Message::NextHop(next_hop(raw.body)?)),
         kind::DEL_NEXT_HOP => Some(Message::NextHopGone(next_hop(raw.body)?.id)),
-        kind::NEW_RULE => rule(raw.body)?.map(Message::Rule),
-        kind::DEL_RULE => rule(raw.body)?.map(Message::RuleGone),
-        kind::NEW_ROUTE if is_multicast(raw.body) => multicast_route(raw.body)?.map(Message::MulticastRoute),
-        kind::DEL_ROUTE if is_multicast(raw.body) => {
-            multicast_route(raw.body)?.map(|route| Message::MulticastRouteGone(route.key))
+        kind::NEW_RULE => rules::rule(raw.body)?.map(Message::Rule),
+        kind::DEL_RULE => rules::rule(raw.body)?.map(Message::RuleGone),
+        kind::NEW_ROUTE if multicast::is_multicast(raw.body) => {
+            multicast::multicast_route(raw.body)?.map(Message::MulticastRoute)
+        }
+        kind::DEL_ROUTE if multicast::is_multicast(raw.body) => {
+            multicast::multicast_route(raw.body)?.map(|route| Message::MulticastRouteGone(route.key))
         }
         kind::NEW_ROUTE => {
             let (appended, replaces) = (raw.flags & flag::APPEND != 0, raw.flags & flag::REPLACE != 0);
@@ -390,93 +391,6 @@ fn members(value: &[u8]) -> Result<Box<[(u32, u16)]>, Malformed> {
     Ok(members.iter().map(member).collect())
 }
 
-/// struct fib_rule_hdr, FRA_*.
-fn rule(body: &[u8]) -> Result<Option<Rule>, Malformed> {
-    const DESTINATION: u16 = 1;
-    const SOURCE: u16 = 2;
-    const INPUT: u16 = 3;
-    const GOTO: u16 = 4;
-    const PRIORITY: u16 = 6;
-    const MARK: u16 = 10;
-    const FLOW: u16 = 11;
-    const TUNNEL: u16 = 12;
-    const SUPPRESS_GROUP: u16 = 13;
-    const SUPPRESS_LENGTH: u16 = 14;
-    const TABLE: u16 = 15;
-    const MARK_MASK: u16 = 16;
-    const OUTPUT: u16 = 17;
-    const PAD: u16 = 18;
-    const VRF: u16 = 19;
-    const USERS: u16 = 20;
-    const MADE_BY: u16 = 21;
-    const PROTOCOL: u16 = 22;
-    const SOURCE_PORTS: u16 = 23;
-    const DESTINATION_PORTS: u16 = 24;
-    const DSCP: u16 = 25;
-    const INVERTED: u32 = 2;
-    let (head, attributes) = split(body, 12)?;
-    let (family, lengths) = (head[0], (head[1], head[2]));
-    if family != AF_INET && family != AF_INET6 {
-        return Ok(None);
-    }
-    let (mut table, mut target, mut mark) = (u32::from(head[4]), 0, 0);
-    let mut rule = Rule {
-        is_v6: family == AF_INET6,
-        priority: 0,
-        action: RuleAction::Nothing,
-        inverted: number(&head[8..])? & INVERTED != 0,
-        source: None,
-        destination: None,
-        tos: head[3],
-        protocol: None,
-        source_ports: None,
-        destination_ports: None,
-        input: None,
-        asks_for_more: false,
-        suppressed: None,
-        by_vrf: false,
-        unknown: None,
-    };
-    let prefix = |value: &[u8], length| Prefix::truncated(ip(family, value)?, length).map_err(|_| Malformed);
-    for attribute in attributes {
-        match attribute? {
-            (DESTINATION, value) => rule.destination = Some(prefix(value, lengths.0)?),
-            (SOURCE, value) => rule.source = Some(prefix(value, lengths.1)?),
-            (INPUT, value) => rule.input = Some(text(value)),
-            (GOTO, value) => target = number(value)?,
-            (PRIORITY, value) => rule.priority = number(value)?,
-            (MARK, value) => mark = number(value)?,
-            (TUNNEL, value) => rule.asks_for_more |= value.iter().any(|byte| *byte != 0),
-            (SUPPRESS_LENGTH, value) => rule.suppressed = Some(number(value)?).filter(|length| *length != u32::MAX),
-            (SUPPRESS_GROUP, value) if number(value)? != u32::MAX => rule.unknown = Some(SUPPRESS_GROUP),
-            (TABLE, value) => table = number(value)?,
-            (OUTPUT | USERS, _) => rule.asks_for_more = true,
-            (VRF, value) => rule.by_vrf = value.first().is_some_and(|byte| *byte != 0),
-            (PROTOCOL, value) => rule.protocol = value.first().copied(),
-            (SOURCE_PORTS, value) => rule.source_ports = Some(ports(value)?),
-            (DESTINATION_PORTS, value) => rule.destination_ports = Some(ports(value)?),
-            (DSCP, value) => rule.tos = value.first().map_or(0, |dscp| dscp << 2),
-            (SUPPRESS_GROUP | MARK_MASK | FLOW | PAD | MADE_BY, _) => {}
-            (other, _) => rule.unknown = rule.unknown.or(Some(other)),
-        }
-    }
-    rule.asks_for_more |= mark != 0;
-    rule.action = match head[7] {
-        1 => RuleAction::Table(table),
-        2 => RuleAction::Jump(target),
-        3 => RuleAction::Nothing,
-        6..=8 => RuleAction::Refuse,
-        other => RuleAction::Unknown(other),
-    };
-    Ok(Some(rule))
-}
-
-/// struct fib_rule_port_range.
-fn ports(value: &[u8]) -> Result<PortRange, Malformed> {
-    let (first, last) = (u16_at(value, 0).ok_or(Malformed)?, u16_at(value, 2).ok_or(Malformed)?);
-    PortRange::new(first, last).map_err(|_| Malformed)
-}
-
 /// struct rtmsg, RTA_*.
 fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
     const DESTINATION: u16 = 1;
@@ -614,54 +528,4 @@ fn multipath(family: u8, mut value: &[u8]) -> Result<(Hops, bool), Malformed> {
         value = value.get((length + 3) & !3..).unwrap_or_default();
     }
     if hops.is_empty() { Err(Malformed) } else { Ok((hops.into(), encapsulated)) }
-}
-
-fn is_multicast(body: &[u8]) -> bool {
-    matches!(body.first(), Some(&(FAMILY_MULTICAST4 | FAMILY_MULTICAST6)))
-}
-
-/// struct rtmsg, RTA_*, of a multicast route. Those that the kernel keeps while it waits for a daemon are none yet, and what it says
-/// of other tables and of all groups at once is left to it.
-fn multicast_route(body: &[u8]) -> Result<Option<MulticastRoute>, Malformed> {
-    const DESTINATION: u16 = 1;
-    const SOURCE: u16 = 2;
-    const INPUT: u16 = 3;
-    const MULTIPATH: u16 = 9;
-    const TABLE: u16 = 15;
-    const UNRESOLVED: u32 = 0x20;
-    let (head, attributes) = split(body, 12)?;
-    // RT_TABLE_DEFAULT and, for IPv6, RT6_TABLE_DFLT, which is the main one.
-    let (family, default_table) = if head[0] == FAMILY_MULTICAST4 { (AF_INET, 253) } else { (AF_INET6, 254) };
-    let (mut table, unresolved) = (u32::from(head[4]), number(&head[8..])? & UNRESOLVED != 0);
-    let (mut group, mut source, mut input, mut outputs) = (None, None, None, Vec::new());
-    for attribute in attributes {
-        match attribute? {
-            (DESTINATION, value) => group = Some(ip(family, value)?),
-            (SOURCE, value) => source = Some(ip(family, value)?),
-            (INPUT, value) => input = Some(number(value)?),
-            (MULTIPATH, value) => outputs = multicast_outputs(value)?,
-            (TABLE, value) => table = number(value)?,
-            _ => {}
-        }
-    }
-    let group = group.ok_or(Malformed)?;
-    if unresolved || table != default_table || !group.is_multicast() {
-        return Ok(None);
-    }
-    let source = source.filter(|source| !source.is_unspecified());
-    Ok(Some(MulticastRoute { key: (group, source), input, outputs }))
-}
-
-/// An array of struct rtnexthop, in which the hops are a TTL threshold.
-fn multicast_outputs(mut value: &[u8]) -> Result<Vec<(u32, u8)>, Malformed> {
-    let mut outputs = Vec::new();
-    while value.len() >= 8 {
-        let length = usize::from(u16_at(value, 0).ok_or(Malformed)?);
-        if length < 8 || length > value.len() {
-            return Err(Malformed);
-        }
-        outputs.push((number(&value[4..])?, value[3]));
-        value = value.get((length + 3) & !3..).unwrap_or_default();
-    }
-    Ok(outputs)
 }

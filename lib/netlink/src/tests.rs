@@ -345,6 +345,123 @@ fn messages_say_what_they_say() {
     assert_eq!(one(&all[9]), Message::Route(Route { kind: RouteKind::Blackhole, ..nowhere }));
 }
 
+/// What changes where a route's packets go was left out in silence.
+#[test]
+fn a_route_says_for_whom_it_is_and_what_is_not_known() {
+    let of = |head: Vec<u8>, attributes: &[Vec<u8>]| match one(&framed(
+        kind::NEW_ROUTE,
+        flag::REPLACE,
+        0,
+        &head,
+        attributes,
+    )) {
+        Message::Route(route) => route,
+        other => panic!("{other:?}"),
+    };
+    let four = attribute(1, &[10, 9, 0, 0]);
+    let mut tos = route_head(2, 16, 1);
+    tos[3] = 0x10;
+    let route = of(tos, std::slice::from_ref(&four));
+    assert_eq!((route.tos, route.replaces, route.unknown, route.mtu), (0x10, true, None, 0));
+    let six: Vec<u8> = [&[0x20, 1, 0xd, 0xb8][..], &[0; 12]].concat();
+    let mut from = route_head(10, 32, 1);
+    from[2] = 48;
+    assert_eq!(of(from.clone(), &[attribute(2, &six)]).source, "2001:db8::/48".parse().ok());
+    assert_eq!(notification(&framed(kind::NEW_ROUTE, 0, 0, &from, &[])).1, Tally { malformed: 1, skipped: 0 });
+    let metrics = [attribute(10, &word(64)), attribute(2, &word(1300)), attribute(1, &word(4))].concat();
+    assert_eq!(of(route_head(2, 16, 1), &[four.clone(), attribute(0x8000 | 8, &metrics)]).mtu, 1300);
+    // Display, traffic classes, sources of this machine's own packets, lifetimes: no matter for what is forwarded.
+    let no_matter = [7, 11, 12, 20, 21, 23, 24].map(|kind| attribute(kind, &[0; 4]));
+    assert_eq!(of(route_head(2, 16, 1), &no_matter).unknown, None);
+    for unknown in [19, 31, 99] {
+        let route = of(route_head(2, 16, 1), &[four.clone(), attribute(unknown, &[0; 4]), attribute(200, &[])]);
+        assert_eq!(route.unknown, Some(unknown));
+    }
+    let kinds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 77].map(|kind| of(route_head(2, 16, kind), &[]).kind);
+    use RouteKind::*;
+    assert_eq!(
+        kinds,
+        [Unicast, Local, Broadcast, Anycast, Multicast, Blackhole, Unreachable, Prohibit, Other, Other, Other]
+    );
+}
+
+/// struct fib_rule_hdr and FRA_*.
+#[test]
+fn a_rule_says_which_packets_it_is_for() {
+    let head = |family: u8, lengths: [u8; 2], tos: u8, table: u8, action: u8, flags: u32| {
+        [vec![family, lengths[0], lengths[1], tos, table, 0, 0, action], flags.to_ne_bytes().to_vec()].concat()
+    };
+    let rule = |head: Vec<u8>, attributes: &[Vec<u8>]| match one(&framed(kind::NEW_RULE, 0, 0, &head, attributes)) {
+        Message::Rule(rule) => rule,
+        other => panic!("{other:?}"),
+    };
+    let plain = Rule {
+        is_v6: false,
+        priority: 100,
+        action: RuleAction::Table(1000),
+        inverted: false,
+        source: None,
+        destination: None,
+        tos: 0,
+        protocol: None,
+        source_ports: None,
+        destination_ports: None,
+        input: None,
+        asks_for_more: false,
+        suppressed: None,
+        by_vrf: false,
+        unknown: None,
+    };
+    let (priority, table) = (attribute(6, &word(100)), attribute(15, &word(1000)));
+    let none = attribute(14, &u32::MAX.to_ne_bytes());
+    assert_eq!(rule(head(2, [0, 0], 0, 252, 1, 0), &[priority.clone(), table.clone(), none]), plain);
+    let with = |attributes: &[Vec<u8>]| {
+        rule(head(2, [16, 24], 0, 0, 1, 0), &[&[priority.clone(), table.clone()], attributes].concat())
+    };
+    let range = |first: u16, last: u16| [first.to_ne_bytes(), last.to_ne_bytes()].concat();
+    let whole = [
+        attribute(1, &[10, 1, 0, 0]),
+        attribute(2, &[10, 2, 3, 0]),
+        attribute(3, b"wan\0"),
+        attribute(22, &[17]),
+        attribute(23, &range(1, 9)),
+        attribute(24, &range(53, 53)),
+        attribute(14, &word(0)),
+    ];
+    let expected = Rule {
+        destination: "10.1.0.0/16".parse().ok(),
+        source: "10.2.3.0/24".parse().ok(),
+        input: Some("wan".into()),
+        protocol: Some(17),
+        source_ports: "1-9".parse().ok(),
+        destination_ports: "53".parse().ok(),
+        suppressed: Some(0),
+        ..plain.clone()
+    };
+    assert_eq!(with(&whole), expected);
+    // A mark, a user, an output, a tunnel; a mark of 0 is none.
+    for more in [attribute(10, &word(5)), attribute(20, &[0; 8]), attribute(17, b"lo\0"), attribute(12, &[0, 0, 1, 0])]
+    {
+        assert_eq!(with(&[more]), Rule { asks_for_more: true, ..plain.clone() });
+    }
+    assert_eq!(with(&[attribute(10, &word(0))]), plain);
+    assert_eq!(with(&[attribute(19, &[1])]), Rule { by_vrf: true, ..plain.clone() });
+    assert_eq!(with(&[attribute(25, &[0x2e])]), Rule { tos: 0xb8, ..plain.clone() });
+    assert_eq!(with(&[attribute(77, &[1])]), Rule { unknown: Some(77), ..plain.clone() });
+    let actions =
+        [(2, RuleAction::Jump(300)), (3, RuleAction::Nothing), (6, RuleAction::Refuse), (8, RuleAction::Refuse)];
+    for (action, expected) in actions.into_iter().chain([(99, RuleAction::Unknown(99))]) {
+        assert_eq!(
+            rule(head(10, [0, 0], 0, 0, action, 2), &[attribute(4, &word(300))]),
+            Rule { is_v6: true, inverted: true, priority: 0, action: expected, ..plain.clone() }
+        );
+    }
+    assert!(matches!(one(&framed(kind::DEL_RULE, 0, 0, &head(2, [0, 0], 0, 254, 1, 0), &[])), Message::RuleGone(_)));
+    for wrong in [attribute(23, &range(9, 1)), attribute(1, &[10, 1]), attribute(6, &[1])] {
+        assert_eq!(notification(&framed(kind::NEW_RULE, 0, 0, &head(2, [16, 0], 0, 0, 1, 0), &[wrong])).1.malformed, 1);
+    }
+}
+
 /// struct nexthop_grp: Linux 6.12 has made the byte behind the weight a part of it, and a resilient group has
 /// its attributes.
 #[test]
@@ -409,6 +526,8 @@ fn whatever_the_bytes_are() {
     let outputs = [output(5, 1), output(6, 32)].concat();
     let attributes = [attribute(1, &[239, 1, 2, 3]), attribute(2, &[10, 0, 0, 1]), attribute(9, &outputs)];
     samples.push(multicast(128, kind::NEW_ROUTE, 253, 0, &attributes));
+    let rule = [attribute(1, &[10, 1, 0, 0]), attribute(6, &word(100)), attribute(24, &word(0x0035_0035))];
+    samples.push(framed(kind::NEW_RULE, 0, 0, &[2, 16, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0], &rule));
     let (mut into, mut tally) = (Vec::new(), Tally::default());
     for _ in 0..rounds {
         let mut bytes = samples[random.random_range(0..samples.len())].clone();

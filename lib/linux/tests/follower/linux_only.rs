@@ -5,7 +5,9 @@ use crate::world::*;
 use perigee_config::{Linux, UnknownRoutes};
 use perigee_linux::Setup;
 use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, LinuxOnly, RouteTarget, Selector};
-use perigee_netlink::message::{Hop, Hops, Link, Message, NextHopTo, Route, RouteKind, Rule, RuleAction};
+use perigee_netlink::message::{
+    Hop, Hops, Link, Message, NetworkSettings, NextHopTo, Route, RouteKind, Rule, RuleAction,
+};
 
 fn good() -> Route {
     route("10.1.0.0/16", 0, &[via(A, "10.0.1.2")])
@@ -310,6 +312,36 @@ fn a_table_before_main_goes_before_longer_routes() {
     rules.into_iter().for_each(|rule| world.kernel.say(Message::Rule(rule)));
     world.settle();
     assert!(world.router.exceptions.0.is_empty() && world.status().rules.is_empty());
+}
+
+/// The helper switches the twins' forwarding off: then Linux drops what it is given.
+#[test]
+fn a_linux_that_is_to_forward_and_does_not_is_named() {
+    let mut world = World::new();
+    let set = |world: &mut World, link: u32, on| {
+        for v6 in [false, true] {
+            let settings = NetworkSettings { v6, link: link as i32, forwarding: Some(on), ..<_>::default() };
+            world.kernel.say(Message::NetworkSettings(settings));
+        }
+        world.settle();
+        world.status().differences
+    };
+    assert!(
+        set(&mut world, A, false).is_empty() && set(&mut world, B, false).is_empty(),
+        "there is nothing to forward"
+    );
+    let foreign = Route { hops: Hops::One(via(99, "10.0.1.2")), ..good() };
+    world.kernel.add(foreign.clone());
+    world.settle();
+    let said = world.status().differences;
+    assert!(matches!(&said[..], [one] if one.contains("from a and 1 other twins")), "{said:?}");
+    let said = set(&mut world, A, true);
+    assert!(matches!(&said[..], [one] if one.contains("from b: `sysctl net.ipv4.conf.b.forwarding=1")), "{said:?}");
+    assert!(set(&mut world, B, true).is_empty());
+    assert_eq!(set(&mut world, B, false).len(), 1);
+    world.kernel.delete(&foreign);
+    world.settle();
+    assert!(world.status().differences.is_empty());
 }
 
 #[test]
