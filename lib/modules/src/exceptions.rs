@@ -29,7 +29,6 @@ pub struct Exceptions {
     by_destination: HashMap<Prefix, Bucket>,
     /// The lengths of the destinations, the longest first: of IPv4, of IPv6.
     lengths: [Vec<u8>; 2],
-    input: Vec<Exception>,
 }
 
 /// The exceptions of one destination.
@@ -57,12 +56,7 @@ impl Exceptions {
             }
         }
         let lengths = lengths.map(|lengths| lengths.into_iter().rev().collect());
-        Some(Exceptions { by_destination, lengths, input: list })
-    }
-
-    /// The list that it was made of.
-    pub fn list(&self) -> &[Exception] {
-        &self.input
+        Some(Exceptions { by_destination, lengths })
     }
 
     fn buckets(&self, destination: IpAddr) -> impl Iterator<Item = (u8, &Bucket)> {

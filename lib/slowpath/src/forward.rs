@@ -9,13 +9,13 @@ use perigee_packet::wire::icmp4::{self, unreachable};
 use perigee_packet::wire::{flow, ipv4, protocol};
 use perigee_packet::{Ipv4, Malformed};
 
+use crate::RouteDecision;
 use crate::fragment::fragment;
 use crate::frame::Received;
 use crate::icmp::Problem;
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::{Answer, Key, NextHop, Origin, Pending};
 use crate::options::{self, SourceRoute};
-use crate::{RouteDecision, Treatment};
 
 /// Where the header has the packet's total length.
 const TOTAL_LENGTH: u8 = 2;
@@ -169,17 +169,7 @@ impl SlowPath {
             self.counters.drops.link_local += 1;
             return;
         }
-        let treatment = turn.routes.treatment(received.interface, received.payload());
-        let (decision, limit) = match treatment {
-            Treatment::Plain => (decision, u16::MAX),
-            Treatment::Mtu(mtu) => (decision, mtu),
-            Treatment::ToLinux => (RouteDecision::ToLinux, u16::MAX),
-            Treatment::Refused => (RouteDecision::Refused, u16::MAX),
-            Treatment::AskOwner => {
-                self.leave_to_owner();
-                return;
-            }
-        };
+        let Some((decision, limit)) = self.treat(turn, received, decision) else { return };
         if decision == RouteDecision::ToLinux && route.is_none() {
             return self.deliver(received); // As it came: the TTL, fragments and errors are Linux's.
         }

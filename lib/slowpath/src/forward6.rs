@@ -10,11 +10,11 @@ use perigee_packet::wire::extension::{Ipv6Option, UnknownAction, unknown_action}
 use perigee_packet::wire::icmp6::unreachable;
 use perigee_packet::wire::{flow, ipv6, protocol};
 
+use crate::RouteDecision;
 use crate::frame::Received;
 use crate::icmp6::Problem;
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::{Answer, NextHop, Origin, Pending};
-use crate::{RouteDecision, Treatment};
 
 /// Type of the jumbo payload option, which this router does not know as it forwards no jumbograms (RFC 2675).
 const JUMBO: u8 = 0xc2;
@@ -134,17 +134,7 @@ impl SlowPath {
             self.counters.drops.link_local += 1;
             return self.error6(turn, received, packet, Problem::unreachable(unreachable::BEYOND_SCOPE));
         }
-        let treatment = turn.routes.treatment(received.interface, received.payload());
-        let (decision, limit) = match treatment {
-            Treatment::Plain => (decision, u16::MAX),
-            Treatment::Mtu(mtu) => (decision, mtu),
-            Treatment::ToLinux => (RouteDecision::ToLinux, u16::MAX),
-            Treatment::Refused => (RouteDecision::Refused, u16::MAX),
-            Treatment::AskOwner => {
-                self.leave_to_owner();
-                return;
-            }
-        };
+        let Some((decision, limit)) = self.treat(turn, received, decision) else { return };
         if decision == RouteDecision::ToLinux {
             return self.deliver(received); // As it came: the hop limit and errors are Linux's.
         }

@@ -17,7 +17,7 @@ use crate::multicast::{Unrouted, is_confined};
 use crate::neighbor::{Action, Answer, Heard, Key, NeighborInfo, NeighborUsage, Neighbors, NextHop, Origin, Pending};
 use crate::rate::{Limits, TokenBucket};
 use crate::reassembly::{Reassembling, Reassembly};
-use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time};
+use crate::{Config, Counters, Event, Input, Output, RouteDecision, Routes, Time, Treatment};
 
 /// What stays constant during one call.
 #[derive(Clone, Copy)]
@@ -448,6 +448,26 @@ impl SlowPath {
             RouteDecision::NoRoute if on_link => Some((receiving, to).into()),
             _ => None,
         }
+    }
+
+    /// The decision about a packet as Linux's exceptions to the plain route have it, and the most bytes that the route takes; `None`: the
+    /// packet is left to the owner of the tables.
+    pub(crate) fn treat(
+        &mut self,
+        turn: Turn,
+        received: &Received,
+        plain: RouteDecision,
+    ) -> Option<(RouteDecision, u16)> {
+        Some(match turn.routes.treatment(received.interface, received.payload()) {
+            Treatment::Plain => (plain, u16::MAX),
+            Treatment::Mtu(mtu) => (plain, mtu),
+            Treatment::ToLinux => (RouteDecision::ToLinux, u16::MAX),
+            Treatment::Refused => (RouteDecision::Refused, u16::MAX),
+            Treatment::AskOwner => {
+                self.leave_to_owner();
+                return None;
+            }
+        })
     }
 
     /// Whether a source passes the check that the interface it came in on asks for (RFC 3704). Link-local ones are of the link,

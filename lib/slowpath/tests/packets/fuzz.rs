@@ -47,6 +47,8 @@ fn any4(rng: &mut StdRng) -> Ipv4Addr {
         "203.0.113.1",
         "203.0.113.129",
         "10.255.255.1",
+        "10.77.0.1",
+        "10.78.0.1",
     ];
     match rng.random_range(0..10) {
         0..5 => Ipv4Addr::new(10, 0, rng.random_range(1..3), rng.random_range(2..9)),
@@ -74,6 +76,8 @@ fn any6(rng: &mut StdRng) -> Ipv6Addr {
         "2001:db8:200::1",
         "2001:db8:201::1",
         "2001:db8:202::1",
+        "2001:db8:300::1",
+        "2001:db8:301::1",
         "2001:db8:ffff::1",
     ];
     match rng.random_range(0..10) {
@@ -327,6 +331,16 @@ fn reconfigure(rng: &mut StdRng) -> Input<'static> {
     }
 }
 
+/// What the owner of the tables may be told of Linux.
+fn any_treatment(rng: &mut StdRng) -> Treatment {
+    match rng.random_range(0..4) {
+        0 => Treatment::Plain,
+        1 => Treatment::ToLinux,
+        2 => Treatment::Refused,
+        _ => Treatment::Mtu(rng.random_range(0..=1500)),
+    }
+}
+
 /// What the caller would know from events and its own configuration.
 #[derive(Default)]
 struct Mirror {
@@ -499,6 +513,7 @@ fn run(seed: u64, steps: u64) {
             0 | 1 => {
                 let (group, id, decision) = any_group(&mut rng);
                 w.table.1.decisions.insert((group, id), decision);
+                w.table.1.treatment = rng.random_bool(0.3).then(|| [any_treatment(&mut rng), any_treatment(&mut rng)]);
                 let input = if step < 2 {
                     let id = InterfaceId(step as u16 + 1);
                     Input::SetInterface { id, interface: any_interface(&mut rng, id) }

@@ -15,6 +15,7 @@ mod fragments6;
 mod fuzz;
 mod icmp;
 mod icmp6;
+mod linux_only;
 mod multicast;
 mod nd;
 mod proxy;

@@ -32,12 +32,18 @@ pub struct Groups {
     pub confined: BTreeMap<InterfaceId, u8>,
     /// The packets that were asked for.
     pub asked: RefCell<Vec<GroupPacket>>,
+    /// What Linux asks for besides the plain route, of IPv4 and of IPv6.
+    pub treatment: Option<[Treatment; 2]>,
 }
 
 impl Routes for Table {
     fn route(&self, destination: IpAddr, _flow: u32) -> RouteDecision {
         let matching = self.0.iter().filter(|(prefix, _)| prefix.covers(destination));
         matching.max_by_key(|(prefix, _)| prefix.prefix_len).map_or(RouteDecision::NoRoute, |(_, decision)| *decision)
+    }
+
+    fn treatment(&self, _: InterfaceId, packet: &[u8]) -> Treatment {
+        self.1.treatment.map_or(Treatment::Plain, |[v4, v6]| if packet[0] >> 4 == 4 { v4 } else { v6 })
     }
 
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool {
@@ -158,6 +164,10 @@ impl World {
                 (prefix("2001:db8:200::/48"), Blackhole),
                 (prefix("2001:db8:201::/48"), Unreachable),
                 (prefix("2001:db8:202::/48"), Prohibit),
+                (prefix("10.77.0.0/16"), ToLinux),
+                (prefix("10.78.0.0/16"), Refused),
+                (prefix("2001:db8:300::/48"), ToLinux),
+                (prefix("2001:db8:301::/48"), Refused),
             ],
             Groups::default(),
         );
