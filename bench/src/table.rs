@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(table, entries::<u32>(Some(&list), 250, 1));
         assert_ne!(table, entries::<u32>(Some(&list), 250, 2));
         let ids: HashSet<u32> = table.iter().map(|(_, id)| id.0).collect();
-        assert_eq!((ids.len(), ids.iter().min(), ids.iter().max()), (250, Some(&5), Some(&254)));
+        let (first, last) = (NextHopId::FIRST_FREE, NextHopId::FIRST_FREE + 249);
+        assert_eq!((ids.len(), ids.iter().min(), ids.iter().max()), (250, Some(&first), Some(&last)));
     }
 }
