@@ -85,7 +85,7 @@ fn a_ping_is_followed_through_every_module(world: &World) {
         let all = trace["steps"].as_array().expect("steps");
         let lookup = all.iter().find(|step| step["module"] == "ipv4_lookup").expect("a lookup");
         assert_eq!(lookup["route"]["prefix"], prefix, "the neighbor's network: {lookup:#}");
-        assert_eq!(lookup["route"]["source"], "connected");
+        assert_eq!(lookup["route"]["source"], "linux", "it is a route of Linux");
     }
 
     // The same as text, and a packet whose TTL expires.

@@ -216,8 +216,8 @@ fn step(kernel: &mut Kernel, random: &mut StdRng, reported: bool) {
             let known = route.next_hop == 0 || kernel.next_hops.contains_key(&route.next_hop);
             let over_down = (0..2).any(|port| !kernel.up[port] && uses(&route, kernel, 10 + port as u32));
             if known && !over_down {
-                kernel.routes.insert((route.prefix, route.metric), route.clone());
-                messages.push(Message::Route(route));
+                let replaces = kernel.routes.insert((route.prefix, route.metric), route.clone()).is_some();
+                messages.push(Message::Route(Route { replaces, ..route }));
             }
         }
     }
