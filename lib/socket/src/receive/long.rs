@@ -144,7 +144,8 @@ impl RxQueue {
         }
         if n == 0 {
             // Unlike frames in the ring it would wait in our own memory, and keep those behind it waiting.
-            self.count(|side| &side.no_buffer, left as u64);
+            self.count(|side| &side.no_buffer, 1);
+            self.count(|side| &side.errors, left as u64);
             return 0;
         }
         let number = self.port.number;
