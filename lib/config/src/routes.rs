@@ -215,6 +215,10 @@ pub(crate) fn read_routes(root: &mut Section, context: &Context, networks: &Netw
         let to = read_target(&mut section, &keys, prefix.as_ref(), context, networks);
         if let (Some(prefix), Some(to)) = (prefix, to) {
             let RouteKeys { preference, metric, .. } = keys;
+            if let Some(why) = prefix.value.never_forwarded().filter(|_| leads_on(&to)) {
+                let message = format!("found {}, expected a prefix that packets are forwarded to: {why}", prefix.value);
+                section.mistakes().add(&prefix.span, message);
+            }
             if !seen.insert((prefix.value, preference, metric)) {
                 section.mistakes().add(
                     &prefix.span,
@@ -229,6 +233,11 @@ pub(crate) fn read_routes(root: &mut Section, context: &Context, networks: &Netw
         section.finish();
     }
     routes
+}
+
+/// Whether packets would be forwarded by a route: refusing what nobody sends is no mistake.
+pub(crate) fn leads_on(target: &RouteTarget) -> bool {
+    matches!(target, RouteTarget::Gateway { .. } | RouteTarget::Multipath(_))
 }
 
 /// `via`, or exactly one of the flags.

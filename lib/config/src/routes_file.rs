@@ -14,7 +14,7 @@ use super::interfaces::Interface;
 use super::kind::{optional, path};
 use super::mistake::{ConfigError, Mistakes};
 use super::networks::{Networks, a_prefix, far};
-use super::routes::to_one;
+use super::routes::{leads_on, to_one};
 use super::section::section;
 
 section! {
@@ -53,8 +53,10 @@ pub fn parse_routes(name: &str, text: &str, interfaces: &[Interface]) -> Result<
     let mistakes = Mistakes::new(name, text);
     let mut reader = LineReader { networks: Networks::new(interfaces, true), last: None };
     let mut routes = Vec::with_capacity(text.len() / 40);
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
+    // A byte-order mark, as some editors write it.
+    let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut start = text.len() - rest.len();
+    for line in rest.split_inclusive('\n') {
         match reader.line(line) {
             Ok(route) => routes.extend(route),
             Err(Wrong { span, message }) => {
@@ -105,6 +107,10 @@ impl LineReader<'_> {
                 return Err(words.wrong(other, format!("found {other:?}, expected {expected}")));
             }
         };
+        if let Some(why) = prefix.never_forwarded().filter(|_| leads_on(&target)) {
+            let message = format!("found {prefix}, expected a prefix that packets are forwarded to: {why}");
+            return Err(words.wrong(first, message));
+        }
         let preference = words.number("preference", "a preference", RouteSource::Static.preference(), 0..=u8::MAX)?;
         let metric = words.number("metric", "a metric", 0, 0..=u32::MAX)?;
         words.end()?;

@@ -227,6 +227,7 @@ fn every_check_of_routes() {
             "found the interface \"lan\", expected one of wan",
         ),
         ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\nmetric = «-1»", "a metric from 0"),
+        ("[[route]]\nprefix = «\"fe80::/10\"»\nvia = \"2001:db8::2\"", "these are link-local addresses"),
         ("[[route]]\nprefix = \"10.1.0.0/16\"\nvia = \"10.0.0.2\"\nblackhole = «true»", "both sent on and dropped"),
         ("[[route]]\nprefix = \"10.1.0.0/16\"\nblackhole = true\nprohibit = «true»", "a second fate"),
         (

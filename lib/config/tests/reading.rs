@@ -223,11 +223,15 @@ fn the_routes_file_is_as_exact() {
     assert_eq!((routes[4].preference, routes[4].metric), (9, 1));
     assert_eq!(routes[0].preference, RouteSource::Static.preference());
     assert_eq!(routes[5].target, RouteTarget::Gateway { address: [10, 4, 0, 1].into(), interface: None });
+    // A byte-order mark, which a TOML file may have as well; and what nobody sends may be refused.
+    let marked = "\u{feff}10.1.0.0/16 via 10.0.0.2\n127.0.0.0/8 blackhole\n";
+    assert_eq!(parse_routes("r", marked, &config.interfaces).unwrap().len(), 2);
     let most = |n: usize| parse_routes("r", &format!("10.4.0.0/16{}\n", " via 10.0.0.2".repeat(n)), &config.interfaces);
     assert!(most(256).is_ok() && most(257).unwrap_err().to_string().contains("expected 1 to 256"));
     let cases = [
         ("«10.1.0.1/16» via 10.0.0.2 dev wan", "(it has bits beyond its length; 10.1.0.0/16?)"),
         ("«ten» via 10.0.0.2", "expected a prefix"),
+        ("«239.0.0.0/8» via 10.0.0.2", "that packets are forwarded to: these are groups"),
         ("10.1.0.0/16«»", "found the end of the line, expected via ADDRESS"),
         ("10.1.0.0/16 via«» # nothing", "expected the address of a neighbor"),
         ("10.1.0.0/16 «thru» 10.0.0.2", "found \"thru\""),

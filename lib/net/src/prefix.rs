@@ -206,6 +206,28 @@ impl Prefix {
         Ok((addr.parse().map_err(|_| syntax())?, len.parse().map_err(|_| syntax())?))
     }
 
+    /// Why no packet to an address of this prefix is ever forwarded by a route, if that is so: groups have routes of their own, and
+    /// addresses of the machine, of the link alone and reserved ones are dropped or delivered (RFC 1812 5.3.7, RFC 4291 2.5.3, 2.5.6).
+    pub fn never_forwarded(self) -> Option<&'static str> {
+        let within = |first: IpAddr, len| {
+            self.len() >= len && Self::truncated(self.addr(), len).is_ok_and(|p| p.addr() == first)
+        };
+        let v4 = |a, b, len| within(Ipv4Addr::new(a, b, 0, 0).into(), len);
+        let v6 = |first, len| within(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), len);
+        match () {
+            () if v4(224, 0, 4) || v6(0xff00, 8) => {
+                Some("these are groups, which `[[multicast]]` and multicast routes are for")
+            }
+            () if v4(127, 0, 8) || self == Self::host(Ipv6Addr::LOCALHOST.into()) => {
+                Some("these are loopback addresses")
+            }
+            () if v4(169, 254, 16) || v6(0xfe80, 10) => Some("these are link-local addresses"),
+            () if v4(240, 0, 4) => Some("these addresses are reserved"),
+            () if v4(0, 0, 8) => Some("these addresses are no destinations"),
+            () => None,
+        }
+    }
+
     /// The first address.
     pub fn addr(self) -> IpAddr {
         match self {
@@ -392,6 +414,25 @@ mod tests {
         assert!(!net.contains(0x09ff_ffff) && !net.contains(0x0b00_0000));
         assert!(Prefix6::host(7).contains(7) && !Prefix6::host(7).contains(6));
         assert!(!Prefix::V4(all).contains("::1".parse().expect("address")));
+    }
+
+    #[test]
+    fn groups_and_addresses_of_a_link_or_machine_are_never_forwarded_to() {
+        let never = |text: &str| text.parse::<Prefix>().expect(text).never_forwarded().is_some();
+        for text in ["224.0.0.0/4", "239.1.0.0/16", "127.0.0.0/8", "127.0.0.1/32", "169.254.0.0/16", "240.0.0.0/4"] {
+            assert!(never(text), "{text}");
+        }
+        for text in
+            ["255.255.255.255/32", "0.0.0.0/8", "ff00::/8", "ff05::1/128", "fe80::/10", "fe80::1/128", "::1/128"]
+        {
+            assert!(never(text), "{text}");
+        }
+        for text in ["0.0.0.0/0", "224.0.0.0/3", "126.0.0.0/7", "169.254.0.0/15", "223.255.255.0/24", "0.0.0.0/7"] {
+            assert!(!never(text), "{text}");
+        }
+        for text in ["::/0", "fe00::/7", "fe80::/9", "fec0::/10", "2001:db8::/32", "::/127", "::2/128"] {
+            assert!(!never(text), "{text}");
+        }
     }
 
     #[test]

@@ -177,6 +177,16 @@ fn operator_routes_and_reload_are_all_or_nothing() {
     assert!(bed.call(&socket, AddRoute(route)).contains("already"));
     let bad = route_via("10.8.0.0/16", "192.0.2.1");
     assert!(bed.call(&socket, AddRoute(bad)).contains("is not on a connected network"));
+    // A route that no packet would take was "added".
+    for (prefix, why) in [
+        ("224.0.0.0/4", "these are groups"),
+        ("127.0.0.0/8", "these are loopback addresses"),
+        ("10.0.1.1/32", "it is an address of the router itself"),
+        ("10.0.1.0/24", "it is the network of a"),
+    ] {
+        let said = bed.call(&socket, AddRoute(route_via(prefix, "10.0.2.2")));
+        assert!(said.contains(&format!("no packet would take a route to {prefix}: {why}")), "{said}");
+    }
 
     std::fs::write(&path, TWO_PORTS.replace("10.0.1.1/24", "10.0.3.1/24")).unwrap();
     let broken = Some("/nowhere/broken.lua".into());

@@ -15,10 +15,30 @@ use std::net::IpAddr;
 fn route_to_add(routing: &Routing, change: &RouteChange) -> Result<(Prefix, Route), ApiError> {
     let found = change.prefix;
     let target = target(routing, found, change)?;
+    refuse_unused(routing, found)?;
     let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
     key.preference = change.preference.unwrap_or(key.preference);
     let RouteKey { preference, metric, source } = key;
     Ok((found, Route { source, preference, metric, target, mtu: 0 }))
+}
+
+/// A route that no packet would ever take is a mistake.
+fn refuse_unused(routing: &Routing, prefix: Prefix) -> Result<(), ApiError> {
+    let refuse = |why: String| Err(ApiError::invalid(format!("no packet would take a route to {prefix}: {why}")));
+    if let Some(why) = prefix.never_forwarded() {
+        return refuse(why.to_owned());
+    }
+    let mut own = routing.interfaces().iter().flat_map(|(_, interface)| &interface.addresses);
+    if own.any(|own| Prefix::host(own.address) == prefix) {
+        return refuse("it is an address of the router itself".to_owned());
+    }
+    let connected = |route: &&Route| route.source == RouteSource::Connected;
+    match routing.rib().routes(prefix).iter().find(connected).map(|route| &route.target) {
+        Some(RouteTarget::Connected { interface }) => {
+            refuse(format!("it is the network of {}", routing.name_of(*interface)))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn target(routing: &Routing, prefix: Prefix, change: &RouteChange) -> Result<RouteTarget, ApiError> {
