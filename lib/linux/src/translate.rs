@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use perigee_config::{Linux as Config, UnknownRoutes};
 use perigee_net::{
-    InterfaceId, LinuxOnly, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget, Selector,
-    is_link_local,
+    InterfaceId, LinuxOnly, Member, Multipath, Route, RouteKey, RouteSource, RouteTarget, Selector, is_link_local,
 };
 use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
 
@@ -113,6 +112,10 @@ impl Policy {
             return Err(Skip::Protocol);
         }
         let first = route.prefix.addr();
+        // No packet that comes in by a port goes there. Linux has a route to ::1 in `main`.
+        if first.is_loopback() {
+            return Err(Skip::Kind);
+        }
         if is_link_local(first) || first.is_ipv6() && first.is_multicast() {
             return Err(Skip::LinkLocal);
         }
@@ -170,7 +173,6 @@ impl Policy {
             // The router knows the addresses of its own interfaces anyway.
             RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => match route.hops.as_slice() {
                 [hop, ..] if names.interface(hop.link).is_some() => return Err(Skip::Kind),
-                _ if is_loopback(route.prefix) => return Err(Skip::Kind),
                 _ => RouteTarget::Local,
             },
             RouteKind::Multicast => return Err(Skip::Kind),
@@ -207,10 +209,6 @@ fn mtu_of(mtu: u32, target: &RouteTarget, names: &impl Names) -> u16 {
         _ => false,
     };
     u16::try_from(mtu).ok().filter(|_| counts).unwrap_or(0)
-}
-
-fn is_loopback(prefix: Prefix) -> bool {
-    prefix.addr().is_loopback()
 }
 
 /// Whether an object is a group with weights that do not fit into the 8 bits that the next hops of a route have for

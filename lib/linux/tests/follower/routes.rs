@@ -84,6 +84,7 @@ fn what_is_left_out_is_counted_by_its_reason() {
         (Route { kind: RouteKind::Anycast, ..good.clone() }, Skip::Kind),
         (local("10.0.1.1/32", A), Skip::Kind),
         (local("127.0.0.0/8", 1), Skip::Kind),
+        (route("::1/128", 256, &[Hop { link: 1, gateway: None, weight: 1 }]), Skip::Kind),
         (v6("fe80::/64"), Skip::LinkLocal),
         (v6("febf::/64"), Skip::LinkLocal),
         (v6("ff00::/8"), Skip::LinkLocal),
