@@ -160,11 +160,14 @@ impl NextHop {
         self.0 & Self::MAC_BITS
     }
 
-    /// Whether packets leave by it, or would if its neighbor were known; by this interface, if one is given. Not asked of groups.
+    /// Whether packets leave by it, or would if its neighbor were known, or Linux forwards them; by this interface, if one is given. Not
+    /// asked of groups.
     #[inline]
     fn leads(self, by: Option<InterfaceId>) -> bool {
         match self.action() {
             Action::Forward { interface, .. } | Action::Unresolved { interface } => by.is_none_or(|by| by == interface),
+            // By an interface of Linux's own.
+            Action::ToLinux => by.is_none(),
             _ => false,
         }
     }

@@ -124,8 +124,8 @@ impl Source for u128 {
 mod tests {
     use super::*;
     use crate::testing::{
-        BLACKHOLE, INTERFACES, LOCAL, NOWHERE, PROHIBITED, Rig, SPREAD, UNREACHABLE, UNRESOLVED, changed, fuzz, udp4,
-        udp6, v4, v6,
+        BLACKHOLE, INTERFACES, LOCAL, NOWHERE, PROHIBITED, REFUSED, Rig, SPREAD, TO_LINUX, UNREACHABLE, UNRESOLVED,
+        changed, fuzz, udp4, udp6, v4, v6,
     };
     use perigee_packet::Isa;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -178,10 +178,10 @@ mod tests {
     fn ipv4_row_43_loose_wants_any_route() {
         let mut rig = rig(ReversePath::Loose);
         rig.spread(&[(0, 1), (2, 1)]);
-        for from in [0, 1, 2, UNRESOLVED, SPREAD] {
+        for from in [0, 1, 2, UNRESOLVED, SPREAD, TO_LINUX] {
             assert!(passes(&mut rig, from, 1), "from {from}");
         }
-        for from in [BLACKHOLE, UNREACHABLE, PROHIBITED, LOCAL, NOWHERE] {
+        for from in [BLACKHOLE, UNREACHABLE, PROHIBITED, LOCAL, NOWHERE, REFUSED] {
             assert!(!passes(&mut rig, from, 1), "from {from}");
         }
     }
