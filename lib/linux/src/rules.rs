@@ -90,7 +90,11 @@ impl Rules {
             },
             (About::All, RuleAction::Table(table)) => {
                 self.said.push(sentence(rule, "the routes of that table are Linux's"));
-                self.tables.entry(table).or_insert(*precedence);
+                // Of the rules of both families the one that takes more.
+                let entry = self.tables.entry(table).or_insert(*precedence);
+                if *precedence == Precedence::Any {
+                    *entry = Precedence::Any;
+                }
             }
             (About::All, _) => self.except(rule, all(rule.is_v6)),
             // As the packets would be looked up without it.
