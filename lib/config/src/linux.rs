@@ -24,7 +24,7 @@ section! {
         /// Protocols whose routes are not taken.
         ignore_protocols: Vec<u8>, protocol_list(), default Vec::new(), live;
         /// What happens to packets by a route of Linux that the router cannot forward by: one over an interface that is no port, one
-        /// that adds a header, `throw`, one for a type of service or a source, one with an MTU of its own, or one that is not known. They
+        /// that adds a header, `throw`, one for a type of service or a source, one that a policy rule leads to, or one that is not known. They
         /// are given to Linux, which forwards them where its `forwarding` is on, or answered with ICMP host unreachable.
         unknown_routes: UnknownRoutes, choice(UNKNOWN_ROUTES), default UnknownRoutes::ToLinux, live;
         /// Where FRR connects to, in the twins' namespace.

@@ -6,8 +6,8 @@ use crate::follower::{Follower, Known};
 use crate::links::has_other_mac;
 use crate::{Port, Table};
 use perigee_config::UnknownRoutes;
-use perigee_net::{Interface, ReversePath};
-use perigee_netlink::message::Master;
+use perigee_net::{Interface, Prefix, ReversePath};
+use perigee_netlink::message::{Master, NetworkSettings};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ impl Follower {
             say(self.other_broadcasts(known, interface));
         }
         found.extend(self.settings.forwarding_off.iter().map(|v6| (0, forwarding_off(*v6))));
-        found.extend(self.does_not_forward().map(|sentence| (0, sentence)));
+        found.extend([false, true].into_iter().filter_map(|v6| Some((0, self.does_not_forward(v6)?))));
         for (index, known) in &self.links {
             found.extend(self.group_neighbors_on(*index, known).map(|sentence| (*index, sentence)));
         }
@@ -116,22 +116,33 @@ impl Follower {
         })
     }
 
-    /// Linux is to forward by routes and rules that the router does not know, and does not forward what comes from twins.
-    fn does_not_forward(&self) -> Option<String> {
-        let asked = !self.linux_only.is_empty() || !self.meaning.exceptions.is_empty();
+    /// Linux is to forward by routes and rules that the router does not know, and does not forward what comes from twins. For IPv4 each
+    /// twin has a switch; for IPv6 that of all links counts.
+    fn does_not_forward(&self, v6: bool) -> Option<String> {
+        let is_v6 = |prefix: &Prefix| matches!(prefix, Prefix::V6(_));
+        let by_rules = self.meaning.exceptions.iter().filter_map(|exception| exception.tuple.dst);
+        let asked = self.has_linux_only()[usize::from(v6)] || by_rules.into_iter().any(|dst| is_v6(&dst) == v6);
+        if !asked || self.setup.linux.unknown_routes == UnknownRoutes::Unreachable {
+            return None;
+        }
+        let what = "Linux has routes or rules that it alone can forward by, and drops their packets";
+        if v6 {
+            let off = self.network_settings(true, NetworkSettings::ALL).forwarding == Some(false);
+            return off
+                .then(|| format!("{what} of IPv6: `sysctl net.ipv6.conf.all.forwarding=1` lets it forward them"));
+        }
         let is_off = |known: &&Known| {
-            let setting = |v6| self.network_settings(v6, link_number(known)).forwarding;
-            self.port_of(known.link.index).is_some() && setting(false) == Some(false) && setting(true) == Some(false)
+            let setting = self.network_settings(false, link_number(known)).forwarding;
+            self.port_of(known.link.index).is_some() && setting == Some(false)
         };
         let mut off = self.links.values().filter(is_off).map(|known| known.link.name.as_str());
-        let first = off.next().filter(|_| asked && self.setup.linux.unknown_routes == UnknownRoutes::ToLinux)?;
+        let first = off.next()?;
         let others = match off.count() {
             0 => String::new(),
             more => format!(" and {more} other twins"),
         };
         Some(format!(
-            "Linux has routes or rules that it alone can forward by, and drops their packets from {first}{others}: \
-             `sysctl net.ipv4.conf.{first}.forwarding=1 net.ipv6.conf.{first}.forwarding=1` lets it forward them"
+            "{what} of IPv4 from {first}{others}: `sysctl net.ipv4.conf.{first}.forwarding=1` lets it forward them"
         ))
     }
 
@@ -146,7 +157,7 @@ impl Follower {
         ))
     }
 
-    fn settings_of(&self, known: &Known) -> perigee_netlink::message::NetworkSettings {
+    fn settings_of(&self, known: &Known) -> NetworkSettings {
         self.network_settings(false, link_number(known))
     }
 }
@@ -155,7 +166,7 @@ fn link_number(known: &Known) -> i32 {
     i32::try_from(known.link.index).unwrap_or(i32::MAX)
 }
 
-/// Somebody has switched off Linux's forwarding, who may mean the router's.
+/// An operator has switched off Linux's forwarding, and may mean the router's.
 fn forwarding_off(v6: bool) -> String {
     let (name, family) = match v6 {
         true => ("net.ipv6.conf.all.forwarding", "IPv6"),

@@ -4,9 +4,9 @@
 
 use crate::Table;
 use crate::follower::{Follower, RouteId};
-use crate::translate::Precedence;
+use crate::translate::BEFORE_ALL;
 use perigee_config::UnknownRoutes;
-use perigee_net::{Exception, ExceptionCause, FiveTuple, LinuxOnly, Prefix, Route, RouteSource, RouteTarget};
+use perigee_net::{Exception, ExceptionCause, FiveTuple, LinuxOnly, Prefix, Route, RouteTarget};
 
 /// Why a route is Linux's alone, if it is.
 pub(crate) fn linux_only(route: &Route) -> Option<LinuxOnly> {
@@ -19,7 +19,7 @@ pub(crate) fn linux_only(route: &Route) -> Option<LinuxOnly> {
 impl Follower {
     /// Notes that a route is in the table, or (`None`) is there no more.
     pub(crate) fn note(&mut self, id: RouteId, route: Option<&Route>) {
-        let had_none = self.linux_only.is_empty();
+        let before = self.has_linux_only();
         let why = route.and_then(|route| match route.target {
             RouteTarget::Selective(_) => Some(LinuxOnly::Selective),
             _ => linux_only(route),
@@ -31,17 +31,25 @@ impl Follower {
             }
             None => drop(self.linux_only.remove(&id).is_some()),
         }
-        let exception = route.and_then(|route| self.exception(id.0, route));
+        self.stale |= self.has_linux_only() != before;
+        let exception = route.and_then(|route| Self::exception(id.0, route));
         let before = match exception.clone() {
             Some(exception) => self.exceptions.insert(id, exception),
             None => self.exceptions.remove(&id),
         };
         self.exceptions_changed |= before != exception;
-        self.stale |= self.linux_only.is_empty() != had_none;
+    }
+
+    /// Whether there are routes that Linux alone can forward by: of IPv4, of IPv6.
+    pub(crate) fn has_linux_only(&self) -> [bool; 2] {
+        // IPv4 comes first.
+        let is_v6 = |(prefix, _): &RouteId| matches!(prefix, Prefix::V6(_));
+        let (first, last) = (self.linux_only.keys().next(), self.linux_only.keys().next_back());
+        [first.is_some_and(|id| !is_v6(id)), last.is_some_and(is_v6)]
     }
 
     /// The packets that need a closer look because of a route.
-    fn exception(&self, prefix: Prefix, route: &Route) -> Option<Exception> {
+    fn exception(prefix: Prefix, route: &Route) -> Option<Exception> {
         let tuple = FiveTuple { dst: Some(prefix), ..FiveTuple::default() };
         let exception = |cause| Exception { tuple, tos: None, input: None, cause };
         match &route.target {
@@ -51,23 +59,9 @@ impl Follower {
                 ..exception(ExceptionCause::Route)
             }),
             _ if linux_only(route) == Some(LinuxOnly::Rule) => {
-                let goes_before_all = self.policy.ruled.values().any(|precedence| *precedence == Precedence::Any);
-                goes_before_all.then(|| exception(ExceptionCause::Rule))
+                (route.preference == BEFORE_ALL).then(|| exception(ExceptionCause::Rule))
             }
             _ => (route.mtu > 0).then(|| exception(ExceptionCause::Mtu)),
-        }
-    }
-
-    /// Rules lead to other tables, or before routes of other lengths: so do the routes of these tables.
-    pub(crate) fn rules_lead_elsewhere(&mut self) {
-        let why = RouteTarget::ToLinux(LinuxOnly::Rule);
-        let ruled: Vec<RouteId> =
-            self.linux_only.iter().filter(|(_, why)| **why == LinuxOnly::Rule).map(|(id, _)| *id).collect();
-        for id in ruled {
-            match self.exception(id.0, &Route::new(RouteSource::Linux, why.clone())) {
-                Some(exception) => drop(self.exceptions.insert(id, exception)),
-                None => drop(self.exceptions.remove(&id)),
-            }
         }
     }
 

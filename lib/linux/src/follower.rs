@@ -213,6 +213,7 @@ impl Follower {
             self.policy.ruled = ruled;
             self.setup.linux = linux;
             self.exceptions_changed = true;
+            self.rules_changed();
             self.dump_all();
         }
     }
@@ -318,6 +319,10 @@ impl Follower {
                     feed.wanted = feed.wanted.saturating_sub(1);
                 }
                 feed.dump = Some(Seen::new(now, audit));
+                if id == FeedId::Kernel && !audit {
+                    // The dump names those there are.
+                    self.appended.clear();
+                }
             }
             Report::DumpEnds { complete } => self.dump_ends(now, id, complete, table),
             Report::Lost => {

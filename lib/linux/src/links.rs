@@ -217,7 +217,13 @@ impl Follower {
     /// routes. Until then an interface has the networks of its addresses.
     pub(crate) fn refresh_connected(&mut self, table: &mut dyn Table) {
         let follows = self.feeds.first().is_some_and(|kernel| kernel.routes) && self.policy.follows_connected();
-        let named = self.by_link.iter().filter(|(link, _)| follows && self.named_links.contains(link));
+        // The connected routes of a VRF are in its table.
+        let is_followed = |link: &u32| {
+            let master = self.links.get(link).and_then(|known| known.link.master.as_ref());
+            master.and_then(|master| master.table).is_none_or(|table| self.policy.follows(table))
+        };
+        let is_named = |link: &u32| follows && self.named_links.contains(link) && is_followed(link);
+        let named = self.by_link.iter().filter(|(link, _)| is_named(link));
         table.set_linux_connects(named.map(|(_, id)| *id).collect());
     }
 

@@ -10,8 +10,9 @@ use crate::next_hops::NextHops;
 use crate::translate::{self, Names, Skip};
 use crate::{FeedId, Table};
 use perigee_fib::FibError;
-use perigee_net::{InterfaceId, LinuxOnly, Prefix, Route, RouteKey};
+use perigee_net::{InterfaceId, LinuxOnly, Prefix, Route, RouteKey, RouteTarget};
 use perigee_netlink::message::{Hops, NextHopTo, Route as LinuxRoute};
+use std::net::IpAddr;
 
 /// The meaning of a feed's numbers.
 struct Numbers<'a> {
@@ -26,6 +27,14 @@ impl Names for Numbers<'_> {
 
     fn next_hop(&self, id: u32) -> Option<&NextHopTo> {
         self.next_hops.get(id)
+    }
+
+    fn owns(&self, link: u32, address: IpAddr) -> bool {
+        let known = self.follower.links.get(&link).map(|known| known.addresses.as_slice()).unwrap_or_default();
+        // A dump in progress has named addresses before routes.
+        let dump = self.follower.feeds.first().and_then(|kernel| kernel.dump.as_ref());
+        let named = dump.and_then(|seen| seen.addresses.get(&link)).map(Vec::as_slice).unwrap_or_default();
+        known.iter().chain(named).any(|own| own.with_prefix.address == address)
     }
 
     fn mtu(&self, interface: InterfaceId) -> u32 {
@@ -166,8 +175,11 @@ impl Follower {
         }
         let Ok(gone) = self.translate(id, linux) else { return self.withdraw(table, prefix, key) };
         let (was, is_v6) = (linux_only(&present), matches!(prefix, Prefix::V6(_)));
-        let is_alone = id == FeedId::Zebra || was != Some(LinuxOnly::Rule) && !(is_v6 && was.is_some());
+        let is_selective = matches!(present.target, RouteTarget::Selective(_));
+        let is_alone =
+            id == FeedId::Zebra || was != Some(LinuxOnly::Rule) && !(is_v6 && (was.is_some() || is_selective));
         match linux_only(&gone) {
+            None if is_selective && !is_alone => self.request_resync(),
             _ if gone.target == present.target && is_alone => self.withdraw(table, prefix, key),
             // Its next hops are not known any more.
             Some(LinuxOnly::NextHop) => self.withdraw(table, prefix, key),

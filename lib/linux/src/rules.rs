@@ -14,11 +14,11 @@
 //!  32766:  from all lookup main              ── the tables that are followed: rules behind it make no difference
 //! ```
 
-use crate::follower::Follower;
+use crate::follower::{Follower, Known};
 use crate::translate::Precedence;
-use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, Prefix, Tos};
+use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, Prefix, Selector};
 use perigee_netlink::message::{Rule, RuleAction};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -30,8 +30,8 @@ const LOCAL: u32 = 255;
 pub(crate) struct Rules {
     /// Packets that are Linux's.
     pub exceptions: Vec<Exception>,
-    /// Tables whose routes are Linux's.
-    pub tables: BTreeMap<u32, Precedence>,
+    /// Tables whose routes are Linux's, by whether they are IPv6's and by number.
+    pub tables: BTreeMap<(bool, u32), Precedence>,
     /// A sentence about each rule that makes a difference.
     pub said: Vec<String>,
 }
@@ -44,18 +44,40 @@ enum About {
     All,
     /// These do.
     Some(Exception),
+    /// Some of these do, and Linux alone knows which.
+    Unclear(Exception),
+}
+
+/// What the rules are read with.
+pub(crate) struct Reading<'a> {
+    /// The tables that are followed.
+    pub tables: &'a [u32],
+    /// Whether the routes of other tables are reported.
+    pub others_are_known: bool,
+    /// Finds the port of an interface's name; `Some(None)`: packets come in there by several.
+    pub port: &'a dyn Fn(&str) -> Option<Option<InterfaceId>>,
 }
 
 impl Rules {
-    /// The meaning of these rules for a router that follows `tables`; `interface` finds a port by its name.
-    pub fn new(rules: &[Rule], tables: &[u32], interface: impl Fn(&str) -> Option<InterfaceId>) -> Rules {
+    /// The meaning of these rules.
+    pub fn new(rules: &[Rule], reading: &Reading<'_>) -> Rules {
         let mut meaning = Rules::default();
         for is_v6 in [false, true] {
             let mut sorted: Vec<&Rule> = rules.iter().filter(|rule| rule.is_v6 == is_v6).collect();
             sorted.sort_by_key(|rule| rule.priority);
+            // Rules behind the last of the followed tables make no difference.
+            let led_to = |rule: &&Rule| match (about(rule, reading), rule.action, rule.suppressed) {
+                (About::All, RuleAction::Table(table), None) => reading.tables.contains(&table).then_some(table),
+                _ => None,
+            };
+            let mut ahead: BTreeSet<u32> = sorted.iter().filter_map(led_to).collect();
             let mut precedence = Precedence::Any;
             for rule in sorted {
-                if !meaning.follow(rule, tables, &interface, &mut precedence) {
+                meaning.follow(rule, reading, &mut precedence);
+                if let Some(table) = led_to(&rule)
+                    && ahead.remove(&table)
+                    && ahead.is_empty()
+                {
                     break;
                 }
             }
@@ -63,46 +85,41 @@ impl Rules {
         meaning
     }
 
-    /// Takes the next rule; returns whether packets reach the one behind it.
-    fn follow(
-        &mut self,
-        rule: &Rule,
-        tables: &[u32],
-        interface: &impl Fn(&str) -> Option<InterfaceId>,
-        precedence: &mut Precedence,
-    ) -> bool {
-        let about = about(rule, interface);
-        let is_followed = matches!(rule.action, RuleAction::Table(table) if tables.contains(&table));
-        match (about, rule.action) {
+    /// Takes the next rule.
+    fn follow(&mut self, rule: &Rule, reading: &Reading<'_>, precedence: &mut Precedence) {
+        let is_followed = matches!(rule.action, RuleAction::Table(table) if reading.tables.contains(&table));
+        match (about(rule, reading), rule.action) {
             (About::None, _) => {
-                self.said
-                    .extend(rule.asks_for_more.then(|| sentence(rule, "packets that come in by a port do not match")));
+                let sentence = || sentence(rule, "packets that come in by a port do not match");
+                self.said.extend(rule.asks_for_more.then(sentence));
             }
             // A VRF's table is for packets that come in by the VRF.
             _ if rule.by_vrf => {}
             (_, RuleAction::Nothing) => {}
             (About::All, RuleAction::Table(LOCAL)) => {}
             (About::All, RuleAction::Table(_)) if is_followed => match rule.suppressed {
-                None => return false,
+                None => {}
                 Some(0) => *precedence = Precedence::Longest,
                 // Routes of the followed tables are used that Linux does not use.
                 Some(_) => self.except(rule, all(rule.is_v6)),
             },
+            (About::All, RuleAction::Table(_)) if !reading.others_are_known => {
+                let cause = match precedence {
+                    Precedence::Any => ExceptionCause::Rule,
+                    Precedence::Longest => ExceptionCause::Route,
+                };
+                self.except(rule, Exception { cause, ..all(rule.is_v6) });
+            }
             (About::All, RuleAction::Table(table)) => {
                 self.said.push(sentence(rule, "the routes of that table are Linux's"));
-                // Of the rules of both families the one that takes more.
-                let entry = self.tables.entry(table).or_insert(*precedence);
-                if *precedence == Precedence::Any {
-                    *entry = Precedence::Any;
-                }
+                self.tables.entry((rule.is_v6, table)).or_insert(*precedence);
             }
             (About::All, _) => self.except(rule, all(rule.is_v6)),
             // As the packets would be looked up without it.
             (About::Some(_), RuleAction::Table(_))
                 if is_followed && self.tables.is_empty() && rule.suppressed.is_none() => {}
-            (About::Some(exception), _) => self.except(rule, exception),
+            (About::Some(exception) | About::Unclear(exception), _) => self.except(rule, exception),
         }
-        true
     }
 
     fn except(&mut self, rule: &Rule, exception: Exception) {
@@ -119,26 +136,33 @@ fn all(is_v6: bool) -> Exception {
 }
 
 /// Which packets a rule is about. In doubt these are more than in Linux, which decides about them.
-fn about(rule: &Rule, interface: &impl Fn(&str) -> Option<InterfaceId>) -> About {
-    let input = match rule.input.as_deref().map(interface) {
+fn about(rule: &Rule, reading: &Reading<'_>) -> About {
+    let base = all(rule.is_v6);
+    let (input, several) = match rule.input.as_deref().map(reading.port) {
+        None => (None, false),
+        Some(Some(port)) => (port, port.is_none()),
         // What comes in there does not come in by a port.
         Some(None) if !rule.inverted => return About::None,
-        input => input.flatten(),
+        Some(None) => (None, true),
     };
-    let base = all(rule.is_v6);
+    // What is not known may be a part of the ports and the type of service, such as a mask.
+    let is_known = rule.unknown.is_none();
     let tuple = FiveTuple {
         src: rule.source,
         dst: rule.destination.or(base.tuple.dst),
         proto: rule.protocol,
-        sport: rule.source_ports,
-        dport: rule.destination_ports,
+        sport: rule.source_ports.filter(|_| is_known),
+        dport: rule.destination_ports.filter(|_| is_known),
     };
-    let tos = (rule.tos != 0).then_some(Tos { value: rule.tos & 0xfc, mask: 0xfc });
-    let exception = Exception { tuple, tos, input, ..base.clone() };
+    let selector = Selector { source: None, tos: rule.tos, metric: 0 };
+    let exception = Exception { tuple, tos: selector.tos().filter(|_| is_known), input, ..base.clone() };
+    let is_all = exception == base && !several && is_known;
     match () {
-        () if rule.inverted => About::All,
+        () if rule.inverted && is_all => About::All,
+        () if rule.inverted => About::Unclear(base),
         () if rule.asks_for_more => About::None,
-        () if exception == base => About::All,
+        () if is_all => About::All,
+        () if several || !is_known => About::Unclear(exception),
         () => About::Some(exception),
     }
 }
@@ -188,8 +212,10 @@ impl Follower {
             seen.rules.push(rule);
             return;
         }
-        self.rules.push(rule);
-        self.rules_changed();
+        if !self.rules.contains(&rule) {
+            self.rules.push(rule);
+            self.rules_changed();
+        }
     }
 
     pub(crate) fn rule_is_gone(&mut self, rule: &Rule) {
@@ -213,11 +239,18 @@ impl Follower {
 
     /// Follows other rules, or interfaces of other names.
     pub(crate) fn rules_changed(&mut self) {
-        let interface = |name: &str| {
+        let port = |name: &str| {
             let (link, _) = self.links.iter().find(|(_, known)| known.link.name == name)?;
-            self.by_link.get(link).copied()
+            let is_member = |known: &Known| known.link.master.as_ref().is_some_and(|master| master.index == *link);
+            let has_ports = || self.by_link.keys().filter_map(|link| self.links.get(link)).any(is_member);
+            match self.by_link.get(link) {
+                Some(id) => Some(Some(*id)),
+                None => has_ports().then_some(None),
+            }
         };
-        let now = Rules::new(&self.rules, &self.setup.linux.tables, interface);
+        let others_are_known = self.feeds.first().is_some_and(|kernel| kernel.routes);
+        let reading = Reading { tables: &self.setup.linux.tables, others_are_known, port: &port };
+        let now = Rules::new(&self.rules, &reading);
         if now == self.meaning {
             return;
         }
@@ -226,7 +259,6 @@ impl Follower {
         }
         if now.tables != self.policy.ruled {
             self.policy.ruled.clone_from(&now.tables);
-            self.rules_lead_elsewhere();
             self.dump_all();
         }
         self.meaning = now;

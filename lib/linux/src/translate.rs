@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use perigee_config::{Linux as Config, UnknownRoutes};
 use perigee_net::{
-    InterfaceId, LinuxOnly, Member, Multipath, Route, RouteKey, RouteSource, RouteTarget, Selector, is_link_local,
+    InterfaceId, LinuxOnly, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget, Selector,
+    is_link_local,
 };
 use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
 
@@ -55,8 +56,8 @@ pub struct Policy {
     protocols: [bool; 256],
     /// What happens to packets by a route of Linux's alone.
     unknown: UnknownRoutes,
-    /// Tables that policy rules lead packets to before those that are followed, and whether all their routes go before those.
-    pub ruled: BTreeMap<u32, Precedence>,
+    /// Tables that policy rules lead packets to before those that are followed, by whether they are IPv6's and by number.
+    pub ruled: BTreeMap<(bool, u32), Precedence>,
 }
 
 /// How the routes of a table that a policy rule leads to compare with those of the tables that are followed.
@@ -104,9 +105,12 @@ impl Policy {
             Some(_) if is_selective(route) => SELECTIVE,
             Some(rank) => linux + rank as u8,
             // Linux looks into this table first.
-            None if local => linux - 2,
-            None if self.ruled.contains_key(&route.table) => linux - 1,
-            None => return Err(Skip::Table),
+            None if local => linux - 3,
+            None => match self.ruled.get(&(matches!(route.prefix, Prefix::V6(_)), route.table)) {
+                Some(Precedence::Any) => BEFORE_ALL,
+                Some(Precedence::Longest) => linux - 1,
+                None => return Err(Skip::Table),
+            },
         };
         if !local && !self.protocols[usize::from(route.protocol)] {
             return Err(Skip::Protocol);
@@ -130,10 +134,14 @@ pub trait Names {
     fn interface(&self, link: u32) -> Option<InterfaceId>;
     /// What a next-hop object stands for.
     fn next_hop(&self, id: u32) -> Option<&NextHopTo>;
+    /// Whether a link has this address.
+    fn owns(&self, link: u32, address: IpAddr) -> bool;
     /// Bytes of the longest IP packet that an interface takes.
     fn mtu(&self, interface: InterfaceId) -> u32;
 }
 
+/// The preference of routes that go before longer ones of other tables.
+pub const BEFORE_ALL: u8 = RouteSource::Linux.preference() - 2;
 /// The preference of routes for a part of the packets to their prefix.
 const SELECTIVE: u8 = u8::MAX - 1;
 
@@ -170,14 +178,17 @@ impl Policy {
             UnknownRoutes::Unreachable => RouteTarget::Refused(why),
         };
         Ok(match route.kind {
-            // The router knows the addresses of its own interfaces anyway.
+            _ if is_selective(route) && route.table != LOCAL => RouteTarget::Selective(Arc::new(selector(route))),
+            // The router knows the addresses of its own interfaces anyway, but not what else is delivered by one.
             RouteKind::Local | RouteKind::Broadcast | RouteKind::Anycast => match route.hops.as_slice() {
-                [hop, ..] if names.interface(hop.link).is_some() => return Err(Skip::Kind),
+                [hop, ..] if names.interface(hop.link).is_some() => match route.kind {
+                    RouteKind::Local if !names.owns(hop.link, route.prefix.addr()) => RouteTarget::Local,
+                    _ => return Err(Skip::Kind),
+                },
                 _ => RouteTarget::Local,
             },
             RouteKind::Multicast => return Err(Skip::Kind),
             _ if !self.tables.contains(&route.table) && route.table != LOCAL => linux_only(LinuxOnly::Rule),
-            _ if is_selective(route) => RouteTarget::Selective(Arc::new(selector(route))),
             _ if route.unknown.is_some() => linux_only(LinuxOnly::Attribute),
             RouteKind::Blackhole => RouteTarget::Blackhole,
             RouteKind::Unreachable => RouteTarget::Unreachable,

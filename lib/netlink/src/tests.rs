@@ -274,7 +274,9 @@ fn settings_of_links() {
     assert_eq!(notification(&mpls), (vec![], Tally { malformed: 0, skipped: 1 }));
     let no_link = framed(kind::NEW_NETWORK_SETTINGS, 0, 0, &[2, 0, 0, 0], &[attribute(2, &word(1))]);
     let short = framed(kind::NEW_NETWORK_SETTINGS, 0, 0, &[2, 0, 0, 0], &[attribute(1, &[7, 0])]);
-    for wrong in [no_link, short, settings(2, 7, &[(3, 256)])] {
+    let any = settings(2, 7, &[(3, 256)]);
+    assert!(matches!(one(&any), Message::NetworkSettings(said) if said.reverse_path == Some(u8::MAX)));
+    for wrong in [no_link, short] {
         assert_eq!(notification(&wrong), (vec![], Tally { malformed: 1, skipped: 0 }));
     }
 }
@@ -440,11 +442,19 @@ fn a_rule_says_which_packets_it_is_for() {
     };
     assert_eq!(with(&whole), expected);
     // A mark, a user, an output, a tunnel; a mark of 0 is none.
-    for more in [attribute(10, &word(5)), attribute(20, &[0; 8]), attribute(17, b"lo\0"), attribute(12, &[0, 0, 1, 0])]
-    {
+    for more in [
+        attribute(10, &word(5)),
+        attribute(20, &[word(1000), word(2000)].concat()),
+        attribute(17, b"lo\0"),
+        attribute(12, &[0, 0, 1, 0]),
+    ] {
         assert_eq!(with(&[more]), Rule { asks_for_more: true, ..plain.clone() });
     }
     assert_eq!(with(&[attribute(10, &word(0))]), plain);
+    // Linux looks for what it forwards as user 0, without a mark.
+    assert_eq!(with(&[attribute(20, &[word(0), word(99)].concat())]), plain);
+    assert_eq!(with(&[attribute(10, &word(4)), attribute(16, &word(3))]), plain);
+    assert_eq!(with(&[attribute(25, &[0])]).unknown, Some(25));
     assert_eq!(with(&[attribute(19, &[1])]), Rule { by_vrf: true, ..plain.clone() });
     assert_eq!(with(&[attribute(25, &[0x2e])]), Rule { tos: 0xb8, ..plain.clone() });
     assert_eq!(with(&[attribute(77, &[1])]), Rule { unknown: Some(77), ..plain.clone() });

@@ -458,6 +458,10 @@ impl SlowPath {
         received: &Received,
         plain: RouteDecision,
     ) -> Option<(RouteDecision, u16)> {
+        // Workers' tables say so of a link that is down until the prefix has another way; the owner knows the routes.
+        if plain == RouteDecision::Unreachable && self.leave_to_owner() {
+            return None;
+        }
         Some(match turn.routes.treatment(received.interface, received.payload()) {
             Treatment::Plain => (plain, u16::MAX),
             Treatment::Mtu(mtu) => (plain, mtu),

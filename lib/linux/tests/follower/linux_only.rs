@@ -6,7 +6,7 @@ use perigee_config::{Linux, UnknownRoutes};
 use perigee_linux::Setup;
 use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, LinuxOnly, RouteTarget, Selector};
 use perigee_netlink::message::{
-    Hop, Hops, Link, Message, NetworkSettings, NextHopTo, Route, RouteKind, Rule, RuleAction,
+    Hop, Hops, Link, Master, Message, NetworkSettings, NextHopTo, Route, RouteKind, Rule, RuleAction,
 };
 
 fn good() -> Route {
@@ -314,34 +314,136 @@ fn a_table_before_main_goes_before_longer_routes() {
     assert!(world.router.exceptions.0.is_empty() && world.status().rules.is_empty());
 }
 
-/// The helper switches the twins' forwarding off: then Linux drops what it is given.
+/// The helper switches the twins' forwarding off: then Linux drops what it is given. Of IPv6 the switch of all links counts.
 #[test]
 fn a_linux_that_is_to_forward_and_does_not_is_named() {
     let mut world = World::new();
-    let set = |world: &mut World, link: u32, on| {
-        for v6 in [false, true] {
-            let settings = NetworkSettings { v6, link: link as i32, forwarding: Some(on), ..<_>::default() };
-            world.kernel.say(Message::NetworkSettings(settings));
-        }
+    let set = |world: &mut World, v6, link: i32, on| {
+        let settings = NetworkSettings { v6, link, forwarding: Some(on), ..<_>::default() };
+        world.kernel.say(Message::NetworkSettings(settings));
         world.settle();
         world.status().differences
     };
-    assert!(
-        set(&mut world, A, false).is_empty() && set(&mut world, B, false).is_empty(),
-        "there is nothing to forward"
-    );
+    for (v6, link) in [(false, A as i32), (false, B as i32), (true, NetworkSettings::ALL)] {
+        assert!(set(&mut world, v6, link, false).is_empty(), "there is nothing to forward");
+    }
     let foreign = Route { hops: Hops::One(via(99, "10.0.1.2")), ..good() };
     world.kernel.add(foreign.clone());
     world.settle();
     let said = world.status().differences;
-    assert!(matches!(&said[..], [one] if one.contains("from a and 1 other twins")), "{said:?}");
-    let said = set(&mut world, A, true);
+    assert!(matches!(&said[..], [one] if one.contains("of IPv4 from a and 1 other twins")), "{said:?}");
+    let said = set(&mut world, false, A as i32, true);
     assert!(matches!(&said[..], [one] if one.contains("from b: `sysctl net.ipv4.conf.b.forwarding=1")), "{said:?}");
-    assert!(set(&mut world, B, true).is_empty());
-    assert_eq!(set(&mut world, B, false).len(), 1);
-    world.kernel.delete(&foreign);
+    assert!(set(&mut world, false, B as i32, true).is_empty());
+    let foreign6 = Route { hops: Hops::One(via(99, "2001:db8:1::2")), ..route("2001:db8:9::/48", 0, &[]) };
+    world.kernel.add(foreign6.clone());
     world.settle();
+    let said = world.status().differences;
+    assert!(matches!(&said[..], [one] if one.contains("sysctl net.ipv6.conf.all.forwarding=1")), "{said:?}");
+    world.kernel.delete(&foreign6);
+    world.kernel.delete(&foreign);
+    for _ in 0..2 {
+        world.kernel.dump();
+        world.settle();
+    }
     assert!(world.status().differences.is_empty());
+}
+
+/// The walk through the rules ended at the first table that is followed, and took an inverted rule for one about all packets.
+#[test]
+fn rules_before_the_last_followed_table_count() {
+    let of = |source: &str, table, priority| Rule { source: Some(prefix(source)), ..rule(priority, table) };
+    let linux = Linux { tables: vec![100, 254], ..linux() };
+    let mut world = World::with(Setup { linux, ..setup() }, &[]);
+    for rule in usual().into_iter().chain([rule(100, 100), of("10.1.0.0/16", 300, 200)]) {
+        world.kernel.say(Message::Rule(rule));
+    }
+    world.settle();
+    assert_eq!(world.router.exceptions.0.len(), 1, "between the two");
+    // Packets from 10/8 skip `main`.
+    let (world, said) =
+        with_rules(&[Rule { inverted: true, ..of("10.0.0.0/8", 254, 100) }, of("10.0.0.0/8", 200, 200)]);
+    assert_eq!((world.router.exceptions.0.len(), said), (2, 2));
+    // What is not known may leave any packet out.
+    let unclear = Rule { unknown: Some(99), ..rule(100, 254) };
+    let (world, said) = with_rules(&[unclear, rule(200, 200)]);
+    assert_eq!((world.router.exceptions.0.len(), said), (1, 2));
+    // A mask of ports, for one.
+    let masked = Rule { unknown: Some(99), source_ports: "16".parse().ok(), tos: 0x10, ..of("10.0.0.0/8", 200, 100) };
+    let (world, _) = with_rules(&[masked]);
+    let [found] = &world.router.exceptions.0[..] else { panic!("one") };
+    assert_eq!((found.tuple.sport, found.tos, found.tuple.src), (None, None, Some(prefix("10.0.0.0/8"))));
+    // Linux compares three bits of a type of service.
+    let (world, _) = with_rules(&[Rule { tos: 0x18, ..rule(100, 200) }]);
+    assert!(world.router.exceptions.0[0].tos.is_some_and(|tos| tos.contains(0xb8)));
+}
+
+#[test]
+fn rules_of_one_family_say_nothing_of_the_other() {
+    let v6 = |rule: Rule| Rule { is_v6: true, ..rule };
+    let main = Rule { suppressed: Some(0), ..rule(300, 254) };
+    let all = usual().into_iter().map(v6).collect::<Vec<_>>();
+    let (mut world, _) = with_rules(&[&all[..], &[main, rule(400, 500), v6(rule(400, 500))]].concat());
+    world.kernel.add(Route { table: 500, ..route("0.0.0.0/0", 7, &[via(A, "10.0.1.2")]) });
+    world.kernel.add(Route { table: 500, ..route("2001:db8::/32", 7, &[via(A, "2001:db8:1::2")]) });
+    world.settle();
+    let exceptions: Vec<_> = world.router.exceptions.0.iter().map(|exception| exception.tuple.dst).collect();
+    assert_eq!(exceptions, [Some(prefix("2001:db8::/32"))], "IPv4's go behind longer ones of `main`");
+    let (mut world, _) = with_rules(&[rule(400, 500)]);
+    world.kernel.add(Route { table: 500, ..route("2001:db8::/32", 7, &[via(A, "2001:db8:1::2")]) });
+    world.settle();
+    assert!(world.routes().is_empty(), "no rule of IPv6 leads there");
+}
+
+/// With zebra's feed the routes of other tables are not reported.
+#[test]
+fn a_table_that_nobody_reports_takes_all_its_packets() {
+    let linux = Linux { feed: perigee_config::Feed::Fpm, ..linux() };
+    let feeds = vec![perigee_linux::FeedId::Kernel, perigee_linux::FeedId::Zebra];
+    let mut world = World::with(Setup { linux, feeds, ..setup() }, &[]);
+    for rule in usual().into_iter().chain([rule(400, 500)]) {
+        world.kernel.say(Message::Rule(rule));
+    }
+    world.settle();
+    assert_eq!(world.router.exceptions.0.len(), 1);
+}
+
+#[test]
+fn packets_by_the_ports_of_a_vrf_are_those_of_its_rule() {
+    let mut world = World::new();
+    let red = 70;
+    world.kernel.set_link(Link { vrf: Some(10), ..link(red, "red") });
+    let master = Some(Master { index: red, kind: "vrf".to_owned(), table: Some(10) });
+    world.kernel.set_link(Link { master, ..link(A, "a") });
+    for rule in usual().into_iter().chain([Rule { input: Some("red".into()), ..rule(100, 500) }]) {
+        world.kernel.say(Message::Rule(rule));
+    }
+    world.settle();
+    assert_eq!(world.router.exceptions.0.len(), 1);
+    assert_eq!(world.router.linux_connects.iter().map(|id| id.0).collect::<Vec<_>>(), [1], "the VRF's table has a's");
+}
+
+/// A second next hop behind one source route kept its packets only as long as the first was there.
+#[test]
+fn a_source_route_stays_while_one_like_it_is_left() {
+    let mut world = World::new();
+    let by = |way| Route { source: Some(prefix("2001:db8:a::/48")), ..route("2001:db8:9::/48", 1024, &[way]) };
+    let [first, second] = [by(via(A, "2001:db8:1::2")), by(via(B, "2001:db8:2::2"))];
+    world.kernel.add(first.clone());
+    world.kernel.say(Message::Route(second.clone()));
+    world.kernel.routes.insert((second.prefix, 1024), second);
+    world.kernel.say(Message::RouteGone(first));
+    world.settle();
+    assert_eq!(world.router.exceptions.0.len(), 1);
+}
+
+#[test]
+fn a_network_that_is_delivered_by_a_port_is_linuxs() {
+    let mut world = World::new();
+    let hops = Hops::One(Hop { link: A, gateway: None, weight: 1 });
+    world.kernel.add(Route { kind: RouteKind::Local, table: 255, hops, ..route("203.0.113.0/24", 0, &[]) });
+    world.settle();
+    assert_eq!(world.target("203.0.113.0/24"), Some(RouteTarget::Local));
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) fn rule(body: &[u8]) -> Result<Option<Rule>, Malformed> {
     if family != AF_INET && family != AF_INET6 {
         return Ok(None);
     }
-    let (mut table, mut target, mut mark) = (u32::from(head[4]), 0, 0);
+    let (mut table, mut target, mut mark, mut mask) = (u32::from(head[4]), 0, 0, u32::MAX);
     let mut rule = Rule {
         is_v6: family == AF_INET6,
         priority: 0,
@@ -66,17 +66,22 @@ pub(super) fn rule(body: &[u8]) -> Result<Option<Rule>, Malformed> {
             (SUPPRESS_LENGTH, value) => rule.suppressed = Some(number(value)?).filter(|length| *length != u32::MAX),
             (SUPPRESS_GROUP, value) if number(value)? != u32::MAX => rule.unknown = Some(SUPPRESS_GROUP),
             (TABLE, value) => table = number(value)?,
-            (OUTPUT | USERS, _) => rule.asks_for_more = true,
+            (OUTPUT, _) => rule.asks_for_more = true,
+            // Linux looks for what it forwards as user 0.
+            (USERS, value) => rule.asks_for_more |= number(value)? > 0,
             (VRF, value) => rule.by_vrf = value.first().is_some_and(|byte| *byte != 0),
             (PROTOCOL, value) => rule.protocol = value.first().copied(),
             (SOURCE_PORTS, value) => rule.source_ports = Some(ports(value)?),
             (DESTINATION_PORTS, value) => rule.destination_ports = Some(ports(value)?),
+            // A rule for the value 0 cannot be told from one for all.
+            (DSCP, &[0]) => rule.unknown = Some(DSCP),
             (DSCP, value) => rule.tos = value.first().map_or(0, |dscp| dscp << 2),
-            (SUPPRESS_GROUP | MARK_MASK | FLOW | PAD | MADE_BY, _) => {}
+            (MARK_MASK, value) => mask = number(value)?,
+            (SUPPRESS_GROUP | FLOW | PAD | MADE_BY, _) => {}
             (other, _) => rule.unknown = rule.unknown.or(Some(other)),
         }
     }
-    rule.asks_for_more |= mark != 0;
+    rule.asks_for_more |= mark & mask != 0;
     rule.action = match head[7] {
         1 => RuleAction::Table(table),
         2 => RuleAction::Jump(target),

@@ -49,7 +49,7 @@ pub(super) fn network_settings(body: &[u8]) -> Result<Option<NetworkSettings>, M
         match kind {
             LINK => link = Some(value()? as i32),
             FORWARDING => settings.forwarding = on()?,
-            REVERSE_PATH => settings.reverse_path = Some(u8::try_from(value()?).map_err(|_| Malformed)?),
+            REVERSE_PATH => settings.reverse_path = Some(u8::try_from(value()?).unwrap_or(u8::MAX)),
             MULTICAST_FORWARDING => settings.multicast_forwarding = on()?,
             PROXY_NEIGHBORS => settings.proxy_neighbors = on()?,
             IGNORE_ROUTES_WITH_LINKDOWN => settings.ignore_routes_with_linkdown = on()?,

@@ -32,12 +32,13 @@ fn refuse_unused(routing: &Routing, prefix: Prefix) -> Result<(), ApiError> {
     if own.any(|own| Prefix::host(own.address) == prefix) {
         return refuse("it is an address of the router itself".to_owned());
     }
-    let connected = |route: &&Route| route.source == RouteSource::Connected;
-    match routing.rib().routes(prefix).iter().find(connected).map(|route| &route.target) {
-        Some(RouteTarget::Connected { interface }) => {
-            refuse(format!("it is the network of {}", routing.name_of(*interface)))
-        }
-        _ => Ok(()),
+    let connected = |route: &Route| match route.target {
+        RouteTarget::Connected { interface } => Some(interface),
+        _ => None,
+    };
+    match routing.rib().routes(prefix).iter().find_map(connected) {
+        Some(interface) => refuse(format!("it is the network of {}", routing.name_of(interface))),
+        None => Ok(()),
     }
 }
 
