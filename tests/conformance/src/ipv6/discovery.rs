@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Neighbor discovery messages: which are valid (RFC 4861 7.1), what they change (7.2.5), and duplicate address detection (RFC 4862 5.4).
 
-use crate::bench::Bench;
+use crate::bench::{Bench, LIMIT};
 use crate::judge::{Case as _, Judged, demand, same};
 use crate::network::Side::{self, Left, Right};
 use crate::network::mac;
 use crate::seen::is_echo_of;
 use crate::station::advertisement;
-use crate::wire::{Packet6, target};
+use crate::wire::{Caught, Packet6, target};
 use perigee_net::{MacAddr, solicited_node};
 use perigee_packet::NdOptions;
 use perigee_packet::wire::icmp6::{self, Advertisement};
@@ -31,18 +31,27 @@ fn own_mac(mac: MacAddr) -> Vec<u8> {
 
 /// How often the router's address was advertised since `begin`.
 fn advertised(bench: &Bench, side: Side) -> usize {
-    let is_one = |kind: u8, of: Option<Ipv6Addr>| kind == icmp6::NEIGHBOR_ADVERTISEMENT && of == Some(side.router6());
-    let own = |caught: &&crate::wire::Caught| {
-        caught.side == side && caught.icmp6().is_some_and(|(_, message)| is_one(message.kind(), target(&message)))
-    };
-    bench.log().iter().filter(own).count()
+    advertised_in(bench.log(), side)
 }
 
-fn ask(bench: &mut Bench, packet: &Packet6) -> Judged<usize> {
+fn advertised_in(log: &[Caught], side: Side) -> usize {
+    let is_one = |kind: u8, of: Option<Ipv6Addr>| kind == icmp6::NEIGHBOR_ADVERTISEMENT && of == Some(side.router6());
+    let own = |caught: &&Caught| {
+        caught.side == side && caught.icmp6().is_some_and(|(_, message)| is_one(message.kind(), target(&message)))
+    };
+    log.iter().filter(own).count()
+}
+
+/// Solicits; returns how often that was answered. An answer that must come is waited for: the last marker does not wait for the thread of the
+/// slow path that answers.
+fn ask(bench: &mut Bench, packet: &Packet6, expected: usize) -> Judged<usize> {
     bench.begin()?;
     let group = MacAddr::from_ipv6_multicast(solicited_node(Left.router6()));
     bench.send_to(Left, group, packet)?;
     bench.settle(Left)?;
+    if expected > 0 {
+        bench.wait(LIMIT, |log| advertised_in(log, Left) >= expected)?;
+    }
     Ok(advertised(bench, Left))
 }
 
@@ -52,7 +61,7 @@ fn ask(bench: &mut Bench, packet: &Packet6) -> Judged<usize> {
 pub fn messages_are_validated(bench: &mut Bench) -> Judged {
     let own = own_mac(mac(bench.world(), Left, 2));
     let good = solicitation(bench, Left, &own);
-    same("answers to a valid solicitation", ask(bench, &good)?, 1)?;
+    same("answers to a valid solicitation", ask(bench, &good, 1)?, 1)?;
     let with = |change: fn(&mut Packet6)| {
         let mut packet = good.clone();
         change(&mut packet);
@@ -80,10 +89,10 @@ pub fn messages_are_validated(bench: &mut Bench) -> Judged {
         ("the unspecified address, and not to a solicited-node address", bare.to(Left.router6())),
     ];
     for (name, packet) in &bad {
-        same(format_args!("answers to a solicitation with {name}"), ask(bench, packet)?, 0)?;
+        same(format_args!("answers to a solicitation with {name}"), ask(bench, packet, 0)?, 0)?;
     }
     let good = solicitation(bench, Left, &own);
-    same("answers to a valid solicitation at the end", ask(bench, &good)?, 1)?;
+    same("answers to a valid solicitation at the end", ask(bench, &good, 1)?, 1)?;
     advertisements_are_validated(bench)
 }
 
@@ -164,7 +173,7 @@ fn tell(bench: &mut Bench, from: MacAddr, message: Advertisement) -> Judged {
 pub fn addresses_are_asked_for_first(bench: &mut Bench) -> Judged {
     for side in bench.sides() {
         let address = side.router6();
-        let asks = |caught: &&crate::wire::Caught| {
+        let asks = |caught: &&Caught| {
             caught.side == side
                 && caught.asks_for(address)
                 && caught.ip6().is_some_and(|packet| packet.source().is_unspecified())
