@@ -135,7 +135,7 @@ impl FibWriter {
         Ok(v4.and(v6)?)
     }
 
-    /// Looks at so many prefixes, at least 1, and lets those choose among their routes again whose routes are concerned by
+    /// Looks at this many prefixes, at least 1, and lets those choose among their routes again whose routes are concerned by
     /// [`set_down`](Self::set_down); returns whether there are more. Its changes are [held](Self::hold): to be followed by a commit, after one call or several.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ impl Exceptions {
         }
     }
 
-    /// What is to be done with a packet, given from its IP header on, that came in on `input`; `plain` finds the length of the prefix of the
+    /// The treatment of a packet, given from its IP header on, that came in on `input`; `plain` finds the length of the prefix of the
     /// plain route to its destination.
     pub fn treatment(&self, input: InterfaceId, packet: &[u8], plain: impl FnOnce(IpAddr) -> Option<u8>) -> Treatment {
         match packet.first().map(|byte| byte >> 4) {

@@ -35,11 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// lost, dumps take at most half of the thread's time.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The dumps, in this order: kind, family, length of the fixed part. Links before what is on them, next-hop
-/// objects before the routes that name them, and policy rules before the tables that they name. Routes come after links for a second reason: Linux reports that a link is
-/// down before it removes the routes over it. It does not report these removals, and a dump in between still shows the
-/// routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects take the lock that a change holds, so they
-/// wait for its end.
+/// The dumps, in this order: kind, family, length of the fixed part. Links come before what is on them, next-hop objects
+/// before the routes that name them, and policy rules before the tables that they name. Routes come after links for a
+/// second reason: Linux reports that a link is down before it removes the routes over it. It does not report these
+/// removals, and a dump in between still shows the routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects
+/// take the lock that a change holds, so they wait for its end.
 const DUMPS: [(u16, u8, usize); 12] = [
     (kind::GET_LINK, AF_UNSPEC, 16),
     (kind::GET_ADDRESS, AF_UNSPEC, 8),

@@ -145,7 +145,7 @@ where
         chosen.copied().unwrap_or(Leaf::Fixed(NextHopId::UNREACHABLE))
     }
 
-    /// Looks at so many prefixes more, and lets those that are concerned choose among their routes again; returns whether there are
+    /// Looks at this many more prefixes, and lets those that are concerned choose among their routes again; returns whether there are
     /// any left.
     ///
     /// # Errors
