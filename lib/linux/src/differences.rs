@@ -139,7 +139,7 @@ impl Follower {
         let first = off.next()?;
         let others = match off.count() {
             0 => String::new(),
-            more => format!(" and {more} other twins"),
+            more => format!(" and {more} more"),
         };
         Some(format!(
             "{what} of IPv4 from {first}{others}: `sysctl net.ipv4.conf.{first}.forwarding=1` lets it forward them"

@@ -331,7 +331,7 @@ fn a_linux_that_is_to_forward_and_does_not_is_named() {
     world.kernel.add(foreign.clone());
     world.settle();
     let said = world.status().differences;
-    assert!(matches!(&said[..], [one] if one.contains("of IPv4 from a and 1 other twins")), "{said:?}");
+    assert!(matches!(&said[..], [one] if one.contains("of IPv4 from a and 1 more")), "{said:?}");
     let said = set(&mut world, false, A as i32, true);
     assert!(matches!(&said[..], [one] if one.contains("from b: `sysctl net.ipv4.conf.b.forwarding=1")), "{said:?}");
     assert!(set(&mut world, false, B as i32, true).is_empty());
