@@ -7,7 +7,9 @@ use super::{Filters, Forwarding, ForwardingError, Links, NEXT_HOPS, Routing, Und
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, Published};
 use perigee_modules::Tables;
-use perigee_net::{Interface, InterfaceId, Member, MulticastRoute, Multipath, Prefix, Route, RouteSource, RouteTarget};
+use perigee_net::{
+    Interface, InterfaceId, LinuxOnly, Member, MulticastRoute, Multipath, Prefix, Route, RouteSource, RouteTarget,
+};
 use perigee_packet::PortInfo;
 use perigee_slowpath::NeighborInfo;
 use std::net::IpAddr;
@@ -127,7 +129,12 @@ impl Forwarding {
         let of_linux = of_family(false).chain(of_family(true));
         // What did not fit before would keep all others from being loaded.
         let fits = of_linux.filter(|(prefix, _)| !self.routing.fib().is_refused(*prefix));
-        fits.filter_map(|(prefix, route)| Some((prefix, renumbered(route, new)?))).collect()
+        // Until Linux is read again, packets of a route whose interface is gone must not take a shorter prefix.
+        let why = LinuxOnly::OtherInterface;
+        let elsewhere = if self.routing.refuses() { RouteTarget::Refused(why) } else { RouteTarget::ToLinux(why) };
+        let moved =
+            |route: &Route| renumbered(route, new).unwrap_or(Route { target: elsewhere.clone(), ..route.clone() });
+        fits.map(|(prefix, route)| (prefix, moved(route))).collect()
     }
 
     /// Operator routes and resolved neighbors, as far as they fit the new interfaces; the sentences say what did not.
@@ -224,7 +231,7 @@ fn renumbered(route: &Route, new: impl Fn(InterfaceId) -> Option<InterfaceId>) -
         }
         RouteTarget::Multipath(multipath) => {
             let member = |m: &Member| Some(Member { interface: map(m.interface)?, ..*m });
-            let members: Vec<Member> = multipath.members().iter().filter_map(member).collect();
+            let members: Vec<Member> = multipath.members().iter().map(member).collect::<Option<_>>()?;
             RouteTarget::Multipath(Multipath::new(&members).ok()?)
         }
         other => other.clone(),
