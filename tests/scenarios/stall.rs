@@ -2,7 +2,7 @@
 //! Scripts that do not return: the router stops them, goes on with the last good one, and always ends.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Asserts, Good, Router, Signal, World, wait_seeing, wait_until};
+use perigee_tests::{Asserts, Router, Signal, World, wait_seeing, wait_until};
 use std::process::Command;
 
 perigee_tests::scenarios![
@@ -35,13 +35,20 @@ fn a_script_that_never_returns_is_stopped_and_the_last_good_one_forwards(world: 
         "{shown}"
     );
     assert_eq!(shown["stalls"], 1, "{shown}");
-    // It runs as long as there are no packets.
-    router.ask("reload /run/late.lua").good();
+    // It runs as long as there are no packets. A station that probes its neighbor may send one before the answer.
+    let answer = router.ask("reload /run/late.lua");
+    let ran = answer.code == Some(0);
+    if !ran {
+        answer.refused("/run/late.lua did not return for ");
+    }
     client.reaches("10.0.2.2");
     router.says("the script /run/good.lua runs again: /run/late.lua did not return");
     assert_eq!(router.show("scripts")[0]["stalls"], 2);
     let log = router.stop();
-    log.says("reloaded, but").says("reloaded: script /run/late.lua");
+    log.says("reloaded, but");
+    if ran {
+        log.says("reloaded: script /run/late.lua");
+    }
 }
 
 fn a_first_script_that_never_returns_does_not_stop_the_end(world: &World) {
