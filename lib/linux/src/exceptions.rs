@@ -72,7 +72,7 @@ impl Follower {
         }
         let what = why.explanation();
         let then = match self.setup.linux.unknown_routes {
-            UnknownRoutes::ToLinux => "are given to Linux, which forwards them if its `forwarding` is on for the twin",
+            UnknownRoutes::ToLinux => "are given to Linux, which forwards them if its `forwarding` is on",
             UnknownRoutes::Unreachable => "are answered with \"host unreachable\"",
         };
         tracing::warn!(

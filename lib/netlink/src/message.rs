@@ -313,7 +313,7 @@ pub struct Route {
 }
 
 /// A policy rule (`ip rule`): which packets are looked up in which table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// Whether it is for IPv6.
     pub is_v6: bool,
@@ -344,7 +344,7 @@ pub struct Rule {
 }
 
 /// What a policy rule does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleAction {
     /// The packets are looked up in this table.
     Table(u32),
@@ -353,6 +353,7 @@ pub enum RuleAction {
     /// The rule with this priority is asked next.
     Jump(u32),
     /// The next rule is asked.
+    #[default]
     Nothing,
     /// It is not known.
     Unknown(u8),

@@ -397,23 +397,7 @@ fn a_rule_says_which_packets_it_is_for() {
         Message::Rule(rule) => rule,
         other => panic!("{other:?}"),
     };
-    let plain = Rule {
-        is_v6: false,
-        priority: 100,
-        action: RuleAction::Table(1000),
-        inverted: false,
-        source: None,
-        destination: None,
-        tos: 0,
-        protocol: None,
-        source_ports: None,
-        destination_ports: None,
-        input: None,
-        asks_for_more: false,
-        suppressed: None,
-        by_vrf: false,
-        unknown: None,
-    };
+    let plain = Rule { priority: 100, action: RuleAction::Table(1000), ..Rule::default() };
     let (priority, table) = (attribute(6, &word(100)), attribute(15, &word(1000)));
     let none = attribute(14, &u32::MAX.to_ne_bytes());
     assert_eq!(rule(head(2, [0, 0], 0, 252, 1, 0), &[priority.clone(), table.clone(), none]), plain);

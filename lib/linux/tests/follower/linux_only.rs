@@ -190,23 +190,7 @@ fn an_mtu_counts_where_it_is_smaller_than_the_links() {
 }
 
 fn rule(priority: u32, table: u32) -> Rule {
-    Rule {
-        is_v6: false,
-        priority,
-        action: RuleAction::Table(table),
-        inverted: false,
-        source: None,
-        destination: None,
-        tos: 0,
-        protocol: None,
-        source_ports: None,
-        destination_ports: None,
-        input: None,
-        asks_for_more: false,
-        suppressed: None,
-        by_vrf: false,
-        unknown: None,
-    }
+    Rule { priority, action: RuleAction::Table(table), ..Rule::default() }
 }
 
 /// The rules that every Linux begins with.

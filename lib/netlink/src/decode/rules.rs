@@ -38,20 +38,9 @@ pub(super) fn rule(body: &[u8]) -> Result<Option<Rule>, Malformed> {
     let (mut table, mut target, mut mark, mut mask) = (u32::from(head[4]), 0, 0, u32::MAX);
     let mut rule = Rule {
         is_v6: family == AF_INET6,
-        priority: 0,
-        action: RuleAction::Nothing,
         inverted: number(&head[8..])? & INVERTED != 0,
-        source: None,
-        destination: None,
         tos: head[3],
-        protocol: None,
-        source_ports: None,
-        destination_ports: None,
-        input: None,
-        asks_for_more: false,
-        suppressed: None,
-        by_vrf: false,
-        unknown: None,
+        ..Rule::default()
     };
     let prefix = |value: &[u8], length| Prefix::truncated(ip(family, value)?, length).map_err(|_| Malformed);
     for attribute in attributes {
