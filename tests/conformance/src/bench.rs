@@ -346,17 +346,33 @@ impl Bench {
         Ok(self.seen(probe))
     }
 
+    /// [`Bench::offer_to`] for a packet that is forwarded or answered by an ICMP error: waits for either first. A neighbor may have to be
+    /// asked before, and another thread of the slow path than that of the last marker may send it.
+    ///
+    /// # Errors
+    /// As [`Bench::settle`].
+    pub fn outcome_to(&mut self, from: Side, to: MacAddr, probe: &impl Probe) -> Judged<Seen> {
+        self.begin()?;
+        self.send_to(from, to, probe)?;
+        self.wait(LIMIT, |log| log.iter().any(|caught| probe.is_in(caught) || probe.error_in(caught).is_some()))?;
+        self.settle(from)?;
+        Ok(self.seen(probe))
+    }
+
+    /// [`Bench::outcome_to`] in a frame to the router.
+    ///
+    /// # Errors
+    /// As [`Bench::settle`].
+    pub fn outcome(&mut self, from: Side, probe: &impl Probe) -> Judged<Seen> {
+        self.outcome_to(from, self.station(from).router, probe)
+    }
+
     /// Demands that a packet is forwarded to a link, once, and that nothing else comes of it.
     ///
     /// # Errors
     /// It is not.
     pub fn pass(&mut self, from: Side, probe: &impl Probe, to: Side) -> Judged<Caught> {
-        self.begin()?;
-        self.send(from, probe)?;
-        // A neighbor may have to be asked for first, and the packet waits.
-        self.wait(LIMIT, |log| log.iter().any(|caught| probe.is_in(caught) || probe.error_in(caught).is_some()))?;
-        self.settle(from)?;
-        let mut seen = self.seen(probe);
+        let mut seen = self.outcome(from, probe)?;
         if let Some((_, error)) = seen.errors.first() {
             return fail(format_args!("it was answered by an ICMP error, type {} code {}", error.kind, error.code));
         }
@@ -402,11 +418,7 @@ impl Bench {
     /// # Errors
     /// It is not.
     pub fn refused(&mut self, from: Side, probe: &impl Probe, kind: u8, code: u8) -> Judged<IcmpError> {
-        self.begin()?;
-        self.send(from, probe)?;
-        self.wait(LIMIT, |log| log.iter().any(|caught| probe.is_in(caught) || probe.error_in(caught).is_some()))?;
-        self.settle(from)?;
-        let mut seen = self.seen(probe);
+        let mut seen = self.outcome(from, probe)?;
         if let Some(passed) = seen.passed.first() {
             return fail(format_args!("it was forwarded to the {} link", passed.side));
         }

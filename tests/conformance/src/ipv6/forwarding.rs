@@ -78,7 +78,7 @@ pub fn packet_too_big(bench: &mut Bench) -> Judged {
         return Ok(());
     }
     for (path, packet) in sized(bench, NARROW + 1) {
-        let seen = bench.offer_to(Left, mac, &packet.to(GROUP6))?;
+        let seen = bench.outcome_to(Left, mac, &packet.to(GROUP6))?;
         demand(seen.passed.is_empty(), format_args!("to a group, {path}: it was forwarded"))?;
         let [(Left, error)] = &seen.errors[..] else {
             return fail(format_args!("to a group, {path}: {} errors, expected one", seen.errors.len()));
