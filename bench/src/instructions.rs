@@ -32,13 +32,16 @@ pub struct InstructionsArgs {
     /// Address family of all packets: 4 or 6
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(4..=6))]
     family: u8,
+    /// Filter rules that every packet passes
+    #[arg(long, default_value_t = 0)]
+    filters: u16,
     /// A short count at one burst size, beside the last records in a file of results; nothing is added to it
     #[arg(
         long,
         value_name = "FILE",
         num_args = 0..=1,
         default_missing_value = "bench/RESULTS.md",
-        conflicts_with_all = ["bursts", "packets", "paths", "family", "json", "record"]
+        conflicts_with_all = ["bursts", "packets", "paths", "family", "filters", "json", "record"]
     )]
     trend: Option<PathBuf>,
     /// Keep callgrind's files of the long runs in this folder, for callgrind_annotate
@@ -108,7 +111,7 @@ fn counted(args: &InstructionsArgs) -> Result<Counts> {
         for &burst in &args.bursts {
             let keep = args.keep.as_ref().map(|folder| folder.join(format!("callgrind.out.{}-{burst}", path.name())));
             let out = keep.unwrap_or_else(|| folder.path().join("callgrind.out"));
-            let count = |_| each(&bed, path, burst, [SHORT, args.packets], &out, &bar);
+            let count = |_| each(&bed, path, burst, args, &out, &bar);
             let all = (0..counts_of(path)).map(count).collect::<Result<Vec<_>>>()?;
             of_loop.push((burst, Median::of(&all).median));
         }
@@ -151,34 +154,38 @@ fn as_json(counts: &Counts) -> serde_json::Value {
     counts.iter().map(|(path, of_loop)| (path.name().to_owned(), json!(by_burst(of_loop)))).collect()
 }
 
-/// Instructions per packet: the difference between a run of `short` packets and one that is longer by `more`.
+/// Instructions per packet: the difference between a run of [`SHORT`] packets and one that is longer.
 fn each(
     bed: &Bed,
     path: LoopPath,
     burst: usize,
-    [short, more]: [u64; 2],
+    args: &InstructionsArgs,
     out: &Path,
     bar: &ProgressBar,
 ) -> Result<f64> {
-    let (start, a) = count(bed, path, burst, short, out, bar)?;
-    let (end, b) = count(bed, path, burst, short + more, out, bar)?;
+    let run = |packets: u64| {
+        let counted = count(bed, path, burst, packets, args.filters, out)?;
+        bar.inc(1);
+        Ok::<_, anyhow::Error>(counted)
+    };
+    let (start, a) = run(SHORT)?;
+    let (end, b) = run(SHORT + args.packets)?;
     ensure!(b > a, "the long run forwarded {b} packets and the short one {a}; expected more in the long one");
     Ok(end.abs_diff(start) as f64 / (b - a) as f64)
 }
 
 /// Instructions of a process that forwards this many packets, and how many it really forwarded.
-fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, out: &Path, bar: &ProgressBar) -> Result<(u64, u64)> {
+fn count(bed: &Bed, path: LoopPath, burst: usize, packets: u64, filters: u16, out: &Path) -> Result<(u64, u64)> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--smc-check=all", "--quiet"])
         .arg(format!("--callgrind-out-file={}", out.display()));
-    command.arg(program).args(Perigee::arguments(bed, None));
+    command.arg(program).args(Perigee::arguments(bed, None)).arg(format!("--filters={filters}"));
     let mut perigee = Perigee::from_command(&mut command).context("valgrind did not run perigee")?;
     let sample =
         perigee.measure(Request { path, burst, warm: u64::MAX, time: 0, packets, step: STEP, source: 0, table: 0 })?;
     perigee.finish()?;
-    bar.inc(1);
     let text = std::fs::read_to_string(out).with_context(|| format!("callgrind has not written {}", out.display()))?;
     let total = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
     let Some(total) = total.and_then(|total| total.trim().parse().ok()) else {

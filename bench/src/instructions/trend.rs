@@ -34,6 +34,7 @@ pub fn trend(file: &Path) -> Result<ExitCode> {
         paths: LOOPS.to_vec(),
         family: 4,
         trend: None,
+        filters: 0,
         keep: None,
         json: false,
         record: None,

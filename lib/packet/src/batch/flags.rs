@@ -33,20 +33,23 @@ const fn gather(bytes: u64) -> u8 {
 impl Batch {
     /// Sets a flag of the packets of a mask.
     pub fn set_flag(&mut self, mask: Mask, flag: u8) {
+        let used = self.count().div_ceil(8);
+        let (words, flag) = (mask.words(), u64::from(flag));
         let (groups, _) = self.flags.as_chunks_mut::<8>();
-        for (group, bits) in groups.iter_mut().zip(mask.bytes()) {
-            let flags = u64::from_le_bytes(*group) | (spread(bits) * u64::from(flag));
-            *group = flags.to_le_bytes();
+        for (at, group) in groups.iter_mut().take(used).enumerate() {
+            let bits = (words[at / 8] >> (at % 8 * 8)) as u8;
+            *group = (u64::from_le_bytes(*group) | (spread(bits) * flag)).to_le_bytes();
         }
     }
 
     /// The live packets that have a flag.
     pub fn flagged(&self, flag: u8) -> Mask {
         debug_assert!(flag.is_power_of_two());
+        let used = self.count().div_ceil(8);
+        let (mut bytes, shift) = ([0; BATCH_SIZE / 8], flag.trailing_zeros());
         let (groups, _) = self.flags.as_chunks::<8>();
-        let mut bytes = [0; BATCH_SIZE / 8];
-        for (byte, group) in bytes.iter_mut().zip(groups) {
-            *byte = gather(u64::from_le_bytes(*group) >> flag.trailing_zeros() & ONES);
+        for (byte, group) in bytes.iter_mut().zip(groups).take(used) {
+            *byte = gather(u64::from_le_bytes(*group) >> shift & ONES);
         }
         Mask::from_bytes(bytes) & self.live
     }

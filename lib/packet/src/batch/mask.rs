@@ -56,12 +56,6 @@ impl Mask {
         Mask { words: std::array::from_fn(|word| u64::from_le_bytes(words[word])) }
     }
 
-    /// Its bits, 8 slots a byte.
-    #[inline(always)]
-    pub fn bytes(&self) -> impl Iterator<Item = u8> + use<> {
-        self.words.into_iter().flat_map(u64::to_le_bytes)
-    }
-
     /// Its bits, 64 slots a word.
     #[inline(always)]
     pub const fn words(&self) -> [u64; WORDS] {

@@ -9,13 +9,14 @@ use crate::batch::lanes::{Kernel, Lanes};
 use crate::batch::{BATCH_SIZE, Batch, Mask};
 use crate::wire::tuple::{self, WITH_PORTS};
 use perigee_net::{Key, Key4, Key6, Missing};
+use std::mem::{offset_of, transmute};
 
 /// Keys, and what is found out about a burst before they are made.
 pub(super) struct Tuples {
     keys4: [Key4; BATCH_SIZE],
     keys6: [Key6; BATCH_SIZE],
-    /// The protocol, and 256 where the packet is a fragment.
-    protocols: Column,
+    /// The first four bytes of each key, the lowest first, without what is missing.
+    heads: Column,
     /// Offset of the ports in each frame, in bytes; [`NONE`] where there are none, and beyond any frame where the datagram has some, but
     /// not the packet.
     ports: Column,
@@ -23,14 +24,18 @@ pub(super) struct Tuples {
 
 /// Beyond any frame.
 const NONE: u32 = u32::MAX;
-/// More than any protocol.
-const FRAGMENT: u32 = 256;
+/// Of a key's first four bytes: the packet is a fragment ...
+const FRAGMENT: u32 = 1 << (8 * offset_of!(Key4, fragment));
+/// ... and does not show its ports.
+const NO_PORTS: u32 = (Missing::Ports as u32) << (8 * offset_of!(Key4, missing));
+const _: () =
+    assert!(offset_of!(Key4, protocol) == 0 && offset_of!(Key4, source) == 4 && offset_of!(Key4, source_port) == 12);
 
 impl Tuples {
     pub(super) const EMPTY: Tuples = Tuples {
         keys4: [Key::ZERO; BATCH_SIZE],
         keys6: [Key::ZERO; BATCH_SIZE],
-        protocols: [0; BATCH_SIZE],
+        heads: [0; BATCH_SIZE],
         ports: [NONE; BATCH_SIZE],
     };
 }
@@ -38,7 +43,7 @@ impl Tuples {
 /// Finds the protocols and the ports of IPv4 packets.
 struct Find<'a> {
     columns: View<'a>,
-    protocols: &'a mut Column,
+    heads: &'a mut Column,
     ports: &'a mut Column,
 }
 
@@ -63,7 +68,7 @@ impl Kernel<0> for Find<'_> {
         let found = L::only(L::both(here, has_ports), L::add(behind, L::splat(1)));
         let missing = L::only(L::except(has_ports, here), L::splat(u32::MAX));
         let ports = L::sub(L::or(found, missing), L::splat(1));
-        L::store(self.protocols, at, L::or(protocol, L::only(L::not(is_whole), L::splat(FRAGMENT))));
+        L::store(self.heads, at, L::or(protocol, L::only(L::not(is_whole), L::splat(FRAGMENT))));
         L::store(self.ports, at, ports);
         []
     }
@@ -77,31 +82,25 @@ impl Batch {
         let loaded = self.load(mask);
         let count = self.count();
         let Batch { data, length, l3, flags, interface, columns, isa, .. } = self;
-        let Columns { words, tuples: Tuples { keys4, protocols, ports, .. }, .. } = columns;
+        let Columns { words, tuples: Tuples { keys4, heads, ports, .. }, .. } = columns;
         let words = &*words;
         let [_, _, _, sources, destinations] = words;
         let columns = View { words, length, l3, flags, interface };
-        let [] = isa.sort(count, &mut Find { columns, protocols, ports });
+        let [] = isa.sort(count, &mut Find { columns, heads, ports });
         let mut n = 0;
         mask.for_each(|slot| {
             let i = usize::from(slot);
             let at = ports[i];
-            let (missing, [a, b, c, d]) = if u64::from(at) + 4 <= length[i].into() {
+            let (missing, ports) = if u64::from(at) + 4 <= length[i].into() {
                 // SAFETY: the slot is live, and its frame has the bytes. We hold the batch alone.
-                (Missing::Nothing, unsafe { data[i].add(at as usize).cast::<[u8; 4]>().read() })
+                (0, unsafe { data[i].add(at as usize).cast::<u32>().read_unaligned() })
             } else {
-                (if at == NONE { Missing::Nothing } else { Missing::Ports }, [0; 4])
+                (if at == NONE { 0 } else { NO_PORTS }, 0)
             };
-            keys4[n % BATCH_SIZE] = Key {
-                protocol: protocols[i] as u8,
-                missing,
-                fragment: protocols[i] >= FRAGMENT,
-                zero: 0,
-                source: sources[i].to_ne_bytes(),
-                destination: destinations[i].to_ne_bytes(),
-                source_port: [a, b],
-                destination_port: [c, d],
-            };
+            let key = [(heads[i] | missing).to_le(), sources[i], destinations[i], ports];
+            // SAFETY: both have 16 bytes, and any value is one of each field but two: `heads` has 0 or 1 at `fragment`'s, and
+            // nothing at that of `missing`.
+            keys4[n % BATCH_SIZE] = unsafe { transmute::<[u32; 4], Key4>(key) };
             n += 1;
         });
         for slot in mask - loaded {
