@@ -94,10 +94,10 @@ impl Config {
     pub fn load_on(path: impl AsRef<Path>, machine: &Machine) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let text = read_text(path)?;
+        let text = read_text(path, perigee_file::LONGEST_TEXT)?;
         let mut config = Self::parse_on(&name, &text, machine)?;
         if let Some(file) = &config.routes_file {
-            let lines = read_text(file)?;
+            let lines = read_text(file, perigee_file::LONGEST)?;
             config.file_routes = parse_routes(&file.display().to_string(), &lines, &config.interfaces)?;
         }
         Ok(config)
@@ -206,16 +206,17 @@ fn folder_of(name: &str) -> &Path {
 }
 
 /// The file as text. A byte that is not UTF-8 is a mistake with a place like any other.
-fn read_text(path: &Path) -> Result<String, ConfigError> {
+fn read_text(path: &Path, longest: u64) -> Result<String, ConfigError> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = perigee_file::read(path, longest).map_err(|error| {
         let advice = match error.kind() {
             // A router that root has started is somebody else once it runs.
             std::io::ErrorKind::PermissionDenied => format!(
                 "user {}, as whom this runs, must be able to read it and to enter the folders that it is in",
                 rustix::process::geteuid().as_raw()
             ),
-            _ => "is the path right?".to_owned(),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => "is the path right?".to_owned(),
+            _ => return ConfigError::Unreadable(format!("cannot read {name}: {error}")),
         };
         ConfigError::Unreadable(format!("cannot read {name}: {error}; {advice}"))
     })?;
