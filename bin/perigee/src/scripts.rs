@@ -54,6 +54,7 @@ impl ScriptControl for LuaScripts {
     fn status(&self) -> Vec<ScriptView> {
         let status = self.0.status();
         let loaded_at = status.since.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
+        let thrown = self.0.thrown();
         let view = |(worker, counters): (usize, &std::sync::Arc<perigee_lua::ScriptCounters>)| ScriptView {
             worker: worker as u16,
             path: status.name.clone(),
@@ -61,7 +62,7 @@ impl ScriptControl for LuaScripts {
             loaded_at,
             state: if status.reverted.is_some() { ScriptState::RolledBack } else { ScriptState::Running },
             error: status.reverted.clone().or_else(|| status.last_error.clone()),
-            throws: counters.throws.get(),
+            throws: thrown.get(worker).copied().unwrap_or(0),
             traces: counters.traces.get(),
             trace_aborts: counters.trace_aborts.get(),
             blacklisted: counters.blacklisted.get(),

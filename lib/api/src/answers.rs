@@ -541,9 +541,9 @@ objects! {
         pub loaded_at: f64,
         /// Whether it is the requested script.
         pub state: ScriptState,
-        /// The last error, with file and line.
+        /// The last error of this script, with file and line; or why the requested one does not run.
         pub error: Option<String>,
-        /// Errors at run time.
+        /// Errors of this script at run time.
         pub throws: u64,
         /// Compiled traces.
         pub traces: u64,
@@ -553,7 +553,7 @@ objects! {
         pub blacklisted: u64,
         /// Kilobytes of Lua's memory.
         pub gc_kb: f64,
-        /// Times it did not return within its budget and was stopped.
+        /// Times that a script of this worker did not return within its budget and was stopped, since the router's start.
         pub stalls: u64,
         /// Times garbage was collected, in steps.
         pub collections: u64,

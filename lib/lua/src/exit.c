@@ -1,28 +1,58 @@
 /* SPDX-License-Identifier: MIT
- * A call of Lua that can be left from a signal handler: see exit.rs, which says when that is safe.
+ * Calls of Lua that can be left from a signal handler: see exit.rs, which says when that is safe.
  *
  * Between sigsetjmp and the code that is left there are only frames of C and of LuaJIT, none of Rust. */
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 struct lua_State;
 int lua_pcall(struct lua_State *L, int arguments, int results, int handler);
+void lua_close(struct lua_State *L);
 
 /* The size that exit.rs has room for. */
 _Static_assert(sizeof(sigjmp_buf) <= 512 && _Alignof(sigjmp_buf) <= 16, "sigjmp_buf fits");
 
-/* lua_pcall; -1 if it was left. `armed` is 1 while it can be. */
-int perigee_exit_pcall(void *jump, atomic_int *armed, struct lua_State *L, int arguments, int results) {
+/* What calls before this one have left on the stack looks like return addresses: the handler has less to doubt without it. */
+static __attribute__((noinline)) void clear_stack(void) {
+  char old[32 << 10];
+  memset(old, 0, sizeof old);
+  __asm__ volatile("" : : "r"(old) : "memory");
+}
+
+/* A way out: what exit.rs keeps of it for the handler. `armed` is 1 while the call can be left, `frame` is where the stack of the code that
+ * may be left begins. */
+struct way {
+  void *jump;
+  atomic_int *armed;
+  _Atomic uintptr_t *frame;
+};
+
+/* lua_pcall, or lua_close if `close` is set; -1 if it was left. */
+int perigee_exit_call(const struct way *way, struct lua_State *L, int arguments, int results, int close) {
+  sigset_t before;
+  pthread_sigmask(SIG_SETMASK, NULL, &before);
+  clear_stack();
   /* The signal mask is saved, too: inside a handler its signal is blocked. */
-  if (sigsetjmp(*(sigjmp_buf *)jump, 1) != 0) return -1;
-  atomic_store(armed, 1);
-  int status = lua_pcall(L, arguments, results, 0);
-  atomic_store(armed, 0);
+  if (sigsetjmp(*(sigjmp_buf *)way->jump, 1) != 0) return -1;
+  atomic_store(way->frame, (uintptr_t)__builtin_frame_address(0));
+  atomic_store(way->armed, 1);
+  int status = 0;
+  if (close)
+    lua_close(L);
+  else
+    status = lua_pcall(L, arguments, results, 0);
+  atomic_store(way->armed, 0);
+  /* A C module that blocks signals blocks them for itself. */
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
   return status;
 }
 
-/* Goes back to where the thread called perigee_exit_pcall. */
+/* Goes back to where the thread called perigee_exit_call. */
 _Noreturn void perigee_exit_leave(void *jump) {
   siglongjmp(*(sigjmp_buf *)jump, 1);
 }

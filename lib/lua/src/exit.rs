@@ -1,37 +1,63 @@
 // SPDX-License-Identifier: MIT
-//! The way out of a script that does not return: its thread is stopped where it stands and goes on behind the call.
+//! The way out of a script that does not return: its thread is stopped where it stands and continues behind the call.
 //!
 //! A hook of LuaJIT's does not fire in compiled code, and nothing in Lua reaches a C module that loops or sleeps. A signal reaches
 //! all of them. Its handler jumps back (`siglongjmp`) to where the thread called the script, over frames of C and of LuaJIT only;
 //! the VM is in an unknown state then and is never touched again, not even to free it.
 //!
 //! ```text
-//!  watchdog ──signal──► handler on the script's thread, by where that stands:
+//!  watchdog ──signal──► handler on the script's thread, by where that stands, and everything on its stack:
 //!                         in the script: interpreter, machine code, C module ─────► leaves
 //!                         in perigee itself, called by the script ────────────────► leaves at the end of that call
-//!                         in a library (malloc may hold its lock) ────────────────► not now; the watchdog tries again
-//!                         asleep in the kernel, in a call under no lock ──────────► leaves
+//!                         a library on the stack (it may hold a lock) ────────────► not now; the watchdog tries again
+//!                         waiting in the kernel, in a call under no lock ─────────► leaves
 //! ```
 //!
-//! So nothing of Rust's is ever left half-done, and no lock of the C library stays locked.
+//! So nothing of Rust's is ever left half-done, and no lock of the C library stays locked. A thread that cannot be left at all ends the
+//! process: [`end_by_force`].
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `exit/stack.rs` | whether a thread may leave where it stands |
+//! | `exit/code.rs` | whose code lies where |
+//! | `exit/crash.rs` | crashes and `exit` in C modules, said in the log |
+//! | `exit/force.rs` | the end by force |
+
+mod code;
+mod crash;
+mod force;
+mod stack;
+
+pub(crate) use code::{learn_modules, take_loader_lock};
+pub use force::end_by_force;
 
 use mlua::ffi::{self, lua_State};
+use stack::{Bounds, Place};
 use std::cell::{Cell, UnsafeCell};
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::ptr::null;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Once, OnceLock};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
+/// `struct way` of exit.c.
+#[repr(C)]
+struct Way {
+    jump: *mut c_void,
+    armed: *const AtomicI32,
+    frame: *const AtomicUsize,
+}
+
 unsafe extern "C-unwind" {
-    fn perigee_exit_pcall(
-        jump: *mut c_void,
-        armed: *const AtomicI32,
+    fn perigee_exit_call(
+        way: *const Way,
         state: *mut lua_State,
         arguments: c_int,
         results: c_int,
+        close: c_int,
     ) -> c_int;
     fn perigee_exit_leave(jump: *mut c_void) -> !;
 }
@@ -40,6 +66,17 @@ unsafe extern "C-unwind" {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Left;
 
+/// Why a thread did not leave its script when it was last asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hindrance {
+    /// It does not take the signal.
+    Deaf,
+    /// It is in perigee itself, called by the script.
+    InPerigee,
+    /// Code of a library is on its stack; the file whose code it runs, if that is known.
+    Library(Option<&'static str>),
+}
+
 /// A thread's way out of the scripts that it runs.
 #[repr(C, align(16))]
 pub(crate) struct Exit {
@@ -47,12 +84,20 @@ pub(crate) struct Exit {
     jump: UnsafeCell<[u8; 512]>,
     /// 1 while the thread is in a script.
     armed: AtomicI32,
+    /// Where the stack of the script begins.
+    frame: AtomicUsize,
+    /// The lowest address of the thread's stack.
+    low: usize,
     /// Counts the calls of scripts.
     calls: AtomicU64,
     /// The call to leave: a signal that comes late does not end the next one.
     wanted: AtomicU64,
-    /// Whether the thread was last found asleep in the kernel, in a call under no lock.
-    asleep: AtomicBool,
+    /// Counts the signals that the thread has answered by staying.
+    answers: AtomicU64,
+    /// Where it stood then; 0: in perigee itself.
+    stood: AtomicUsize,
+    /// The script's name, as `name_script` has it.
+    script: AtomicPtr<&'static str>,
     /// The thread's number in the kernel.
     thread: c_int,
 }
@@ -80,13 +125,22 @@ impl Exit {
     /// Prepares the calling thread, which may run scripts as long as it keeps this.
     pub(crate) fn of_this_thread() -> Own {
         static HANDLER: Once = Once::new();
-        HANDLER.call_once(install);
+        HANDLER.call_once(|| {
+            code::learn();
+            stack::prepare();
+            crash::install();
+        });
+        install_handler();
         let exit = Arc::new(Exit {
             jump: UnsafeCell::new([0; 512]),
             armed: AtomicI32::new(0),
+            frame: AtomicUsize::new(0),
+            low: lowest_of_stack(),
             calls: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
-            asleep: AtomicBool::new(false),
+            answers: AtomicU64::new(0),
+            stood: AtomicUsize::new(0),
+            script: AtomicPtr::new(null_mut()),
             // SAFETY: has no requirements.
             thread: unsafe { libc::gettid() },
         });
@@ -100,15 +154,37 @@ impl Exit {
     /// # Safety
     /// `state` is a VM that nothing else uses meanwhile, with a function and `arguments` values on its stack.
     pub(crate) unsafe fn call(&self, state: *mut lua_State, arguments: c_int, results: c_int) -> Result<c_int, Left> {
+        // SAFETY: the caller's.
+        unsafe { self.enter(state, arguments, results, 0) }
+    }
+
+    /// Closes a VM, whose finalizers are the script's code. To be called by this exit's thread.
+    ///
+    /// # Safety
+    /// `state` is a VM that nothing else uses meanwhile or afterwards.
+    pub(crate) unsafe fn close(&self, state: *mut lua_State) -> Result<(), Left> {
+        // SAFETY: the caller's.
+        unsafe { self.enter(state, 0, 0, 1).map(drop) }
+    }
+
+    /// # Safety
+    /// That of [`Self::call`], or if `close` is not 0, of [`Self::close`].
+    unsafe fn enter(
+        &self,
+        state: *mut lua_State,
+        arguments: c_int,
+        results: c_int,
+        close: c_int,
+    ) -> Result<c_int, Left> {
         assert!(std::ptr::eq(EXIT.get(), self), "a thread leaves by its own exit");
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let (depth, jump) = (DEPTH.replace(0), self.jump.get().cast());
+        let depth = DEPTH.replace(0);
+        let way = Way { jump: self.jump.get().cast(), armed: &raw const self.armed, frame: &raw const self.frame };
         // SAFETY: `jump` is large enough and this thread's, and the caller vouches for the stack. Rust's frames, from here on down,
-        // are not left: `perigee_exit_leave` ends in `perigee_exit_pcall`.
-        let status = unsafe { perigee_exit_pcall(jump, &raw const self.armed, state, arguments, results) };
+        // are not left: `perigee_exit_leave` ends in `perigee_exit_call`.
+        let status = unsafe { perigee_exit_call(&raw const way, state, arguments, results, close) };
         DEPTH.set(depth);
         PENDING.set(false);
-        self.asleep.store(false, Ordering::Relaxed);
         if status < 0 { Err(Left) } else { Ok(status) }
     }
 
@@ -118,12 +194,46 @@ impl Exit {
     }
 
     /// Asks the thread to leave a call of a script now, if it can; to be repeated until [`Self::in_script`] says that it has.
-    /// `asleep`: it sleeps in the kernel, in a call under no lock.
-    pub(crate) fn push(&self, call: u64, asleep: bool) {
-        self.asleep.store(asleep, Ordering::Relaxed);
+    pub(crate) fn push(&self, call: u64) {
         self.wanted.store(call, Ordering::Release);
         // SAFETY: has no requirements; a thread that has ended is an error, which means that it has left.
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, signal()) };
+    }
+
+    /// How often the thread has answered such a signal by staying.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Acquire)
+    }
+
+    /// Why it stayed; `before`: the answers before it was asked.
+    pub(crate) fn hindrance(&self, before: u64) -> Hindrance {
+        match self.stood.load(Ordering::Relaxed) {
+            _ if self.answers() == before => Hindrance::Deaf,
+            0 => Hindrance::InPerigee,
+            at => Hindrance::Library(code::name(at)),
+        }
+    }
+
+    /// Says which script the thread runs from now on.
+    pub(crate) fn name_script(&self, name: &str) {
+        static NAMES: Mutex<BTreeMap<String, &'static &'static str>> = Mutex::new(BTreeMap::new());
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        // They are few, and kept for ever: a signal handler may read one at any time.
+        let kept = names.entry(name.to_owned()).or_insert_with(|| {
+            let text: &'static str = Box::leak(name.to_owned().into_boxed_str());
+            Box::leak(Box::new(text))
+        });
+        self.script.store(std::ptr::from_ref::<&'static str>(*kept).cast_mut(), Ordering::Release);
+    }
+
+    /// The name of the script that the thread runs.
+    pub(crate) fn script(&self) -> &'static str {
+        // SAFETY: null, or what `name_script` keeps for ever.
+        unsafe { self.script.load(Ordering::Acquire).as_ref() }.copied().unwrap_or("that is loaded")
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { low: self.low, frame: self.frame.load(Ordering::Relaxed) }
     }
 
     /// CPU time of its thread; `None` if it has ended.
@@ -177,7 +287,7 @@ pub(crate) fn leave_host() {
     let depth = DEPTH.get().wrapping_sub(1);
     DEPTH.set(depth);
     if depth == 0 && PENDING.get() {
-        leave();
+        leave_here();
     }
 }
 
@@ -189,45 +299,44 @@ pub(crate) fn in_host<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
+/// At the end of a call into perigee: leaves, unless a library's code has called the script that made the call.
+#[cold]
+#[inline(never)]
+fn leave_here() {
+    // SAFETY: see `leave`.
+    let Some(exit) = (unsafe { EXIT.get().as_ref() }) else { return };
+    if exit.armed.load(Ordering::Relaxed) != 0 && stack::may_leave_here(exit.bounds()) {
+        leave();
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn leave() {
     // SAFETY: the thread's own exit, which it keeps alive while this is not null.
     let Some(exit) = (unsafe { EXIT.get().as_ref() }) else { return };
     if exit.armed.swap(0, Ordering::AcqRel) != 0 {
-        // SAFETY: armed: `perigee_exit_pcall` has not returned, and what is between has nothing to drop.
+        // SAFETY: armed: `perigee_exit_call` has not returned, and what is between has nothing to drop.
         unsafe { perigee_exit_leave(exit.jump.get().cast()) }
     }
 }
 
-/// Where the code of libraries lies that were there before the first script: a thread is not stopped in them.
-static LIBRARIES: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
-
-/// Finds the libraries and installs the handler.
-fn install() {
-    unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> c_int {
-        // SAFETY: both pointers are valid during the call; headers are as many as it says.
-        unsafe {
-            let (info, list) = (&*info, &mut *list.cast::<Vec<(usize, usize)>>());
-            // The program itself has no name.
-            if *info.dlpi_name == 0 && list.is_empty() {
-                list.push((0, 0));
-                return 0;
-            }
-            let headers = std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
-            let code =
-                headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0);
-            list.extend(code.map(|header| {
-                let start = (info.dlpi_addr + header.p_vaddr) as usize;
-                (start, start + header.p_memsz as usize)
-            }));
+/// The lowest address of the calling thread's stack; the highest there is if it is not known, so that nothing is on the stack.
+fn lowest_of_stack() -> usize {
+    // SAFETY: the attributes are filled by the first call, read by the second and freed by the third.
+    unsafe {
+        let (mut attributes, mut low, mut size): (libc::pthread_attr_t, _, _) = (std::mem::zeroed(), null_mut(), 0);
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
+            return usize::MAX;
         }
-        0
+        let known = libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) == 0;
+        libc::pthread_attr_destroy(&raw mut attributes);
+        if known { low as usize } else { usize::MAX }
     }
-    let mut list: Vec<(usize, usize)> = Vec::new();
-    // SAFETY: `add` takes what it is given here, and keeps none of it.
-    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut list).cast()) };
-    let _ = LIBRARIES.set(list);
+}
+
+/// Installs the handler, again if a C module has put another one in its place.
+pub(crate) fn install_handler() {
     // SAFETY: a zeroed sigaction is one with nothing set; the handler is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -235,7 +344,7 @@ fn install() {
         // No SA_RESTART: a call in which the script sleeps is to end.
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigemptyset(&raw mut action.sa_mask);
-        libc::sigaction(signal(), &raw const action, std::ptr::null_mut());
+        libc::sigaction(signal(), &raw const action, null_mut());
     }
 }
 
@@ -247,33 +356,33 @@ extern "C" fn handle(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     if !wanted || exit.armed.load(Ordering::Relaxed) == 0 {
         return;
     }
+    let stays = |at| {
+        exit.stood.store(at, Ordering::Relaxed);
+        exit.answers.fetch_add(1, Ordering::Release);
+    };
     if DEPTH.get() > 0 {
         PENDING.set(true);
-        return;
+        return stays(0);
     }
     // SAFETY: the kernel gives a valid one.
-    let at = program_counter(unsafe { &*context.cast() });
-    let in_library = LIBRARIES.get().is_none_or(|list| list.iter().any(|(from, to)| (*from..*to).contains(&at)));
-    if !in_library || (exit.asleep.load(Ordering::Relaxed) && behind_system_call(at)) {
+    let (at, stack, result) = registers(unsafe { &*context.cast() });
+    let place = Place { at, stack, interrupted: result == -i64::from(libc::EINTR) };
+    if stack::may_leave(&place, exit.bounds()) {
         leave();
     }
+    stays(at);
 }
 
+/// The program counter, the stack pointer, and where the result of a system call is.
 #[cfg(target_arch = "x86_64")]
-fn program_counter(context: &libc::ucontext_t) -> usize {
-    context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
+fn registers(context: &libc::ucontext_t) -> (usize, usize, i64) {
+    let of = |register: c_int| context.uc_mcontext.gregs[register as usize];
+    (of(libc::REG_RIP) as usize, of(libc::REG_RSP) as usize, of(libc::REG_RAX))
 }
 
 #[cfg(target_arch = "aarch64")]
-fn program_counter(context: &libc::ucontext_t) -> usize {
-    context.uc_mcontext.pc as usize
-}
-
-/// Whether the instruction before an address is a system call.
-fn behind_system_call(at: usize) -> bool {
-    const CALL: &[u8] = if cfg!(target_arch = "x86_64") { &[0x0f, 0x05] } else { &[0x01, 0x00, 0x00, 0xd4] };
-    // SAFETY: the thread has just run the code there.
-    unsafe { std::slice::from_raw_parts((at - CALL.len()) as *const u8, CALL.len()) == CALL }
+fn registers(context: &libc::ucontext_t) -> (usize, usize, i64) {
+    (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize, context.uc_mcontext.regs[0] as i64)
 }
 
 /// Pushes the value of this name in the registry of a VM.

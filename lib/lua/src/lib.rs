@@ -28,6 +28,7 @@ pub mod snabb;
 pub mod task;
 pub mod vm;
 
+pub use exit::end_by_force;
 pub use header::header;
 pub use host::ScriptCounters;
 pub use mlua;

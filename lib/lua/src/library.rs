@@ -20,7 +20,7 @@ static COPIES: Mutex<Option<HashMap<(String, u64), OwnedFd>>> = Mutex::new(None)
 /// It cannot be read or copied: a sentence.
 pub(crate) fn copy(path: &str) -> Result<String, String> {
     let fail = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-    let contents = std::fs::read(path).map_err(|error| fail(&error))?;
+    let contents = perigee_file::read(path.as_ref(), perigee_file::LONGEST).map_err(|error| fail(&error))?;
     let mut hash = DefaultHasher::new();
     contents.hash(&mut hash);
     let key = (path.to_owned(), hash.finish());
@@ -34,4 +34,12 @@ pub(crate) fn copy(path: &str) -> Result<String, String> {
         copies.insert(key.clone(), file.into());
     }
     Ok(format!("/proc/self/fd/{}", copies[&key].as_raw_fd()))
+}
+
+/// The path of the library that was loaded as a copy of this name, for who wants to know it; `None` for others.
+pub(crate) fn original(name: &str) -> Option<String> {
+    let descriptor: i32 = name.strip_prefix("/proc/self/fd/")?.parse().ok()?;
+    let copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = copies.as_ref()?.iter();
+    all.find(|(_, copy)| copy.as_raw_fd() == descriptor).map(|((path, _), _)| path.clone())
 }

@@ -15,6 +15,7 @@
 //! | `scripts.rs` | the current script, and a worker's life with it |
 //! | `scripts/loader.rs` | the thread that loads scripts: workers open no files |
 //! | `scripts/watchdog.rs` | the thread that finds workers whose script does not return, and the budgets |
+//! | `scripts/notes.rs` | the thread that logs what the others say, which wait for nothing |
 //!
 //! A new script is loaded once per worker, each time in a fresh VM; if that fails anywhere, it is refused and nothing changes.
 //! Then every worker's next look at `running()` is false, its loop returns at a batch boundary, and it goes on in the new VM. A
@@ -22,6 +23,7 @@
 //! all workers, or the built-in one. After a stall it does so at once.
 
 mod loader;
+mod notes;
 mod watchdog;
 
 pub use watchdog::{Budgets, OverBudget};
@@ -30,11 +32,13 @@ use crate::exit::Exit;
 use crate::generation::Generation;
 use crate::host::{ScriptCounters, ScriptWorker};
 use crate::vm::{Ended, Loaded, Script, ScriptError};
-use loader::{Job, Loader};
+use loader::{Job, Loader, Turn};
+use notes::Notes;
 use perigee_modules::Context;
 use perigee_worker::{Stop, Worker};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use watchdog::Watched;
@@ -43,6 +47,11 @@ use watchdog::Watched;
 pub const THROWS: usize = 3;
 /// ... within this time after which the last good script returns.
 pub const WINDOW: Duration = Duration::from_secs(10);
+/// How long the slow path, which answers nobody meanwhile, waits for a script to be loaded. The watchdog ends what takes longer than a second for
+/// one worker.
+const LOADING: Duration = Duration::from_secs(10);
+/// How long a router's start waits for its first script.
+const FIRST: Duration = Duration::from_secs(120);
 /// Pause before a script that keeps throwing is started again when there is none to return to.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,7 +80,7 @@ pub struct ScriptStatus {
     pub since: SystemTime,
     /// Why it is not the one that was asked for, if it is not.
     pub reverted: Option<String>,
-    /// The message of the last throw or stall.
+    /// The message of the last throw or stall of this script.
     pub last_error: Option<String>,
     /// Throws since the router was started.
     pub throws: u64,
@@ -82,6 +91,8 @@ struct State {
     previous: Option<Script>,
     status: ScriptStatus,
     throws: VecDeque<Instant>,
+    /// Each worker's throws of this script.
+    thrown: Vec<u64>,
     /// A VM per worker that it has not fetched yet.
     waiting: Vec<Option<Loaded>>,
     /// Threads whose scripts are watched.
@@ -96,6 +107,7 @@ struct Shared {
     loaded: Condvar,
     current: Arc<AtomicU64>,
     counters: Vec<Arc<ScriptCounters>>,
+    notes: Notes,
     /// The owners have gone: the threads end.
     over: Stop,
 }
@@ -105,22 +117,30 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a script the current one. `reverted`: why it is not the one that was asked for.
-    fn install(&self, script: Script, vms: Vec<Option<Loaded>>, reverted: Option<String>) -> u64 {
+    /// Makes a script the current one. `reverted`: why it is not the one that was asked for. Returns its generation, and VMs of the one before
+    /// that no worker has fetched.
+    fn install(
+        &self,
+        script: Script,
+        vms: Vec<Option<Loaded>>,
+        reverted: Option<String>,
+    ) -> (u64, Vec<Option<Loaded>>) {
         let mut guard = self.state();
         let state = &mut *guard;
-        state.waiting = vms;
+        let before = std::mem::replace(&mut state.waiting, vms);
         let last = std::mem::replace(&mut state.script, script);
         // What was taken back must not come back in its turn.
         state.previous = if reverted.is_some() { None } else { Some(last) };
         state.throws.clear();
+        state.thrown.fill(0);
+        state.status.last_error = None;
         state.status.name.clone_from(&state.script.name);
         state.status.since = SystemTime::now();
         state.status.reverted = reverted;
         state.status.generation += 1;
         self.current.store(state.status.generation, Ordering::Release);
         self.loaded.notify_all();
-        state.status.generation
+        (state.status.generation, before)
     }
 }
 
@@ -172,6 +192,7 @@ impl Scripts {
             previous: None,
             status,
             throws: VecDeque::new(),
+            thrown: vec![0; workers],
             waiting: (0..workers).map(|_| None).collect(),
             watched: Vec::new(),
             budgets,
@@ -181,6 +202,7 @@ impl Scripts {
             loaded: Condvar::new(),
             current: Arc::default(),
             counters: (0..workers).map(|_| Arc::default()).collect(),
+            notes: Notes::start(spawn)?,
             over: Stop::default(),
         });
         let end = Arc::new(End(shared.over.clone()));
@@ -188,7 +210,7 @@ impl Scripts {
         watchdog::start(&shared, loader.clone(), spawn)?;
         let scripts = Scripts { loader, shared, _end: end };
         scripts.set_budgets(budgets);
-        scripts.replace(script)?;
+        scripts.replace_within(FIRST, move || Ok(script))?;
         // There was none before the first.
         scripts.shared.state().previous = None;
         Ok(scripts)
@@ -211,10 +233,25 @@ impl Scripts {
         &self,
         read: impl FnOnce() -> Result<Script, ScriptError> + Send + 'static,
     ) -> Result<u64, ScriptError> {
+        self.replace_within(LOADING, read)
+    }
+
+    fn replace_within(
+        &self,
+        patience: Duration,
+        read: impl FnOnce() -> Result<Script, ScriptError> + Send + 'static,
+    ) -> Result<u64, ScriptError> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.loader.ask(Job::Replace(Box::new(read), reply));
-        // The watchdog sees to it that the loader answers.
-        answer.recv().unwrap_or_else(|_| Err(ScriptError::Load("the thread that loads scripts has ended".to_owned())))
+        let turn = Turn::default();
+        self.loader.ask(Job::Replace(Box::new(read), reply, turn.clone()));
+        let ended = || ScriptError::Load("the thread that loads scripts has ended".to_owned());
+        match answer.recv_timeout(patience) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(ended()),
+            // Either nothing comes of it any more, or it is being installed, which takes no time.
+            Err(RecvTimeoutError::Timeout) if turn.take() => Err(ScriptError::Late(patience)),
+            Err(RecvTimeoutError::Timeout) => answer.recv().unwrap_or_else(|_| Err(ended())),
+        }
     }
 
     /// Workers that have not finished a round of their loop with the script of a generation.
@@ -240,6 +277,11 @@ impl Scripts {
     /// What the API shows of it.
     pub fn status(&self) -> ScriptStatus {
         self.shared.state().status.clone()
+    }
+
+    /// How often the script that runs now has thrown, on each worker.
+    pub fn thrown(&self) -> Vec<u64> {
+        self.shared.state().thrown.clone()
     }
 
     /// Each worker's counters.
@@ -269,16 +311,19 @@ impl Scripts {
 
     /// A worker's script failed. Returns how long to wait before it is started again.
     fn failed(&self, worker: usize, generation: u64, failure: Failure) -> Duration {
-        let mut state = self.shared.state();
         let (message, stalled) = match failure {
             Failure::Threw(message) => (message, false),
             Failure::Stalled(message) => (message, true),
         };
-        tracing::warn!("worker {worker}: {message}");
+        self.shared.notes.warn(format!("worker {worker}: {message}"));
+        let mut state = self.shared.state();
         state.status.throws += u64::from(!stalled);
-        state.status.last_error = Some(message.clone());
         if generation != state.status.generation {
             return Duration::ZERO;
+        }
+        state.status.last_error = Some(message.clone());
+        if let Some(thrown) = state.thrown.get_mut(worker) {
+            *thrown += u64::from(!stalled);
         }
         let now = Instant::now();
         state.throws.push_back(now);
@@ -308,11 +353,16 @@ impl Scripts {
         while let Some((mut loaded, generation)) = self.fetch(id, &stop) {
             worker.begin(generation);
             let result = loaded.run(&mut worker, &exit);
-            let name = std::mem::take(&mut loaded.name);
-            drop(loaded);
+            let name = loaded.name.clone();
+            // Its finalizers are the script's code: they run while what they may hold is there, and are stopped like the loop.
+            let closed = loaded.close(&exit);
             let ended = !worker.running();
             worker.take_back(result.is_err());
             let failure = match result {
+                Ok(()) if closed.is_err() => {
+                    counters.stalls.add(1);
+                    Failure::Stalled(format!("the finalizers of {name} did not return and were stopped"))
+                }
                 Ok(()) if ended => continue,
                 Ok(()) => Failure::Threw("the script's loop returned although it was not to end".to_owned()),
                 Err(Ended::Threw(message)) => Failure::Threw(message),

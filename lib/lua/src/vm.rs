@@ -4,10 +4,11 @@
 use crate::exit::{self, Exit, Left};
 use crate::host::ScriptWorker;
 use mlua::ffi::{self, lua_State};
-use mlua::{Function, HookTriggers, LightUserData, Lua, LuaOptions, StdLib, Table, VmState};
+use mlua::{Function, HookTriggers, LightUserData, Lua, StdLib, Table, VmState};
 use perigee_modules::{Context, MODULES, Run};
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 
 /// What `lua/` holds, carried in the binary: (module name, source).
@@ -57,6 +58,9 @@ pub enum ScriptError {
     /// It did not return while it loaded, in C or in machine code, and was stopped.
     #[error("{name}: still loading after a second; expected it to return a function")]
     Stalled { name: String },
+    /// The thread that loads scripts has not answered.
+    #[error("the script was not loaded within {0:?}; nothing has changed")]
+    Late(Duration),
 }
 
 impl Script {
@@ -70,7 +74,7 @@ impl Script {
     pub fn read(path: &Path) -> Result<Script, ScriptError> {
         let name = path.display().to_string();
         let unreadable = |why: String| ScriptError::Unreadable { name: name.clone(), why };
-        let source = std::fs::read(path).map_err(|error| match error.kind() {
+        let source = perigee_file::read(path, perigee_file::LONGEST_TEXT).map_err(|error| match error.kind() {
             // A router that root has started is somebody else once it runs.
             std::io::ErrorKind::PermissionDenied => unreadable(format!(
                 "{error}; user {}, as whom this runs, must be able to read it and to enter the folders that it is in",
@@ -100,6 +104,7 @@ const START: &CStr = c"perigee.start";
 const BODY: &CStr = c"perigee.body";
 const CHUNK: &CStr = c"perigee.chunk";
 const THROWN: &CStr = c"perigee.thrown";
+const TOSTRING: &CStr = c"perigee.tostring";
 
 /// How a call of a script ended, if not well.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,16 +116,37 @@ pub(crate) enum Ended {
 }
 
 impl Vm {
-    fn new() -> Vm {
-        // Protected calls are LuaJIT's own, which it compiles: what mlua puts in their place otherwise has frames of Rust.
-        let options = LuaOptions::default().catch_rust_panics(true);
-        // SAFETY: scripts are the operator's code and get the FFI and the debug library on purpose.
-        let lua = unsafe { Lua::unsafe_new_with(StdLib::ALL, options) };
-        // SAFETY: the closure only hands the pointer out, which is valid as long as `lua`.
-        let state =
-            unsafe { lua.exec_raw::<LightUserData>((), |state| ffi::lua_pushlightuserdata(state, state.cast())) };
-        let state = state.map_or(std::ptr::null_mut(), |state| state.0.cast());
-        Vm { lua: Some(lua), state }
+    /// A fresh VM with all libraries, which mlua knows but does not own: it is closed by [`Self::close`].
+    fn new() -> Result<Vm, ScriptError> {
+        let fail = |why: String| ScriptError::Load(format!("no virtual machine for a script: {why}"));
+        // SAFETY: the state is fresh and ours alone; scripts are the operator's code and get the FFI and the debug library on purpose.
+        // Protected calls are LuaJIT's own, which it compiles, and have no frames of Rust.
+        let (lua, state) = unsafe {
+            let state = ffi::luaL_newstate();
+            if state.is_null() {
+                return Err(fail("there is no memory for it".to_owned()));
+            }
+            ffi::luaL_requiref(state, c"_G".as_ptr(), ffi::luaopen_base, 1);
+            ffi::lua_settop(state, 0);
+            (Lua::get_or_init_from_ptr(state).clone(), state)
+        };
+        let vm = Vm { lua: Some(lua), state };
+        if let Some(lua) = &vm.lua {
+            lua.load_std_libs(StdLib::ALL).map_err(|error| fail(message(&error)))?;
+        }
+        Ok(vm)
+    }
+
+    /// Runs the finalizers and frees the VM. Fails if a finalizer did not return: the VM is given up then.
+    fn close(&mut self, exit: &Exit) -> Result<(), Left> {
+        let Some(lua) = self.lua.take() else { return Ok(()) };
+        // SAFETY: nobody else uses the VM, and nobody will: `lua`, which does not own it, is all that is left of it.
+        let closed = unsafe { exit.close(self.state) };
+        match closed {
+            Ok(()) => drop(lua),
+            Err(Left) => std::mem::forget(lua),
+        }
+        closed
     }
 
     /// Calls a function of the registry with another value of it and a pointer, if these are given; its result stays on the stack.
@@ -141,8 +167,15 @@ impl Vm {
             Ok(0) => Ok(()),
             Ok(_) => {
                 // SAFETY: what was thrown is on the stack.
-                unsafe { ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, THROWN.as_ptr()) };
-                Err(Ended::Threw(thrown(lua)))
+                let has_text = unsafe {
+                    let has_text = ffi::luaL_getmetafield_(state, -1, c"__tostring".as_ptr()) != 0;
+                    ffi::lua_settop(state, if has_text { -2 } else { -1 });
+                    ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, THROWN.as_ptr());
+                    has_text
+                };
+                let (thrown, is_text) = thrown(lua);
+                let text = if has_text && !is_text { self.text(exit) } else { None };
+                Err(Ended::Threw(text.unwrap_or(thrown)))
             }
             Err(Left) => {
                 std::mem::forget(self.lua.take());
@@ -152,13 +185,61 @@ impl Vm {
     }
 }
 
-/// The message of what was thrown last.
-fn thrown(lua: &Lua) -> String {
+impl Vm {
+    /// What `tostring` says of what was thrown: that is the script's code, too, which may not return.
+    fn text(&mut self, exit: &Exit) -> Option<String> {
+        // SAFETY: the VM is ours alone, and what `call` leaves on the stack is what `tostring` has returned, a string.
+        unsafe {
+            ffi::lua_settop(self.state, 0);
+            exit::push_named(self.state, TOSTRING);
+            exit::push_named(self.state, THROWN);
+            match exit.call(self.state, 1, 1) {
+                Ok(0) => {
+                    let mut length = 0;
+                    let text = ffi::lua_tolstring(self.state, -1, &raw mut length);
+                    let bytes = (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast::<u8>(), length));
+                    bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+                }
+                Ok(_) => None,
+                Err(Left) => {
+                    std::mem::forget(self.lua.take());
+                    None
+                }
+            }
+        }
+    }
+}
+
+impl Vm {
+    fn load(&mut self, script: &Script, context: &mut Context, exit: &Exit) -> Result<(), ScriptError> {
+        if let Some(lua) = &self.lua {
+            prepare_all(lua, script, context).map_err(|error| ScriptError::Load(message(&error)))?;
+        }
+        match self.call(exit, CHUNK, None) {
+            Ok(()) => {}
+            Err(Ended::Threw(message)) => return Err(ScriptError::Load(message)),
+            Err(Ended::Left) => return Err(ScriptError::Stalled { name: script.name.clone() }),
+        }
+        // SAFETY: the chunk's only result is on the stack.
+        unsafe { ffi::lua_setfield(self.state, ffi::LUA_REGISTRYINDEX, BODY.as_ptr()) };
+        self.lua.as_ref().map_or(Ok(()), |lua| accept(lua, script))
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // Nobody watches here, and a finalizer may not return: who has an exit closes it, else its memory is given up.
+        std::mem::forget(self.lua.take());
+    }
+}
+
+/// The message of what was thrown last, and whether that is a text or an error of perigee's.
+fn thrown(lua: &Lua) -> (String, bool) {
     match lua.named_registry_value::<mlua::Value>(&THROWN.to_string_lossy()) {
-        Ok(mlua::Value::String(text)) => text.to_string_lossy().to_owned(),
-        Ok(mlua::Value::Error(error)) => message(&error),
-        Ok(other) => format!("an error that is no text but a {}", lua_type(&other)),
-        Err(error) => message(&error),
+        Ok(mlua::Value::String(text)) => (text.to_string_lossy().to_owned(), true),
+        Ok(mlua::Value::Error(error)) => (message(&error), true),
+        Ok(other) => (format!("an error that is no text but a {}", lua_type(&other)), false),
+        Err(error) => (message(&error), true),
     }
 }
 
@@ -186,27 +267,32 @@ impl Loaded {
     /// Loads a script in a fresh VM. While it loads, its modules see `context`, which has tables but no queues.
     pub(crate) fn load(script: &Script, context: &mut Context, exit: &Exit) -> Result<Loaded, ScriptError> {
         assert!(crate::abi::link() > MODULES.len(), "the C ABI is linked in");
-        let mut vm = Vm::new();
-        if let Some(lua) = &vm.lua {
-            prepare_all(lua, script, context).map_err(|error| ScriptError::Load(message(&error)))?;
+        exit.name_script(&script.name);
+        let mut vm = Vm::new()?;
+        let loaded = vm.load(script, context, exit);
+        // What it has loaded is known to signal handlers from now on.
+        exit::learn_modules();
+        match loaded {
+            Ok(()) => Ok(Loaded { vm, name: script.name.clone() }),
+            Err(error) => {
+                // It is refused in any case, and one reason is enough.
+                let _ = vm.close(exit);
+                Err(error)
+            }
         }
-        match vm.call(exit, CHUNK, None) {
-            Ok(()) => {}
-            Err(Ended::Threw(message)) => return Err(ScriptError::Load(message)),
-            Err(Ended::Left) => return Err(ScriptError::Stalled { name: script.name.clone() }),
-        }
-        // SAFETY: the chunk's only result is on the stack.
-        unsafe { ffi::lua_setfield(vm.state, ffi::LUA_REGISTRYINDEX, BODY.as_ptr()) };
-        if let Some(lua) = &vm.lua {
-            accept(lua, script)?;
-        }
-        Ok(Loaded { vm, name: script.name.clone() })
     }
 
     /// Runs the script's loop for a worker until it returns, throws or is left.
     pub(crate) fn run(&mut self, worker: &mut ScriptWorker, exit: &Exit) -> Result<(), Ended> {
         let pointer = LightUserData(std::ptr::from_mut(worker).cast());
+        exit.name_script(&self.name);
         self.vm.call(exit, START, Some((BODY, pointer)))
+    }
+
+    /// Runs the script's finalizers and frees its VM. Fails if a finalizer did not return.
+    pub(crate) fn close(mut self, exit: &Exit) -> Result<(), Left> {
+        exit.name_script(&self.name);
+        self.vm.close(exit)
     }
 }
 
@@ -215,6 +301,7 @@ fn prepare_all(lua: &Lua, script: &Script, context: &mut Context) -> mlua::Resul
     let (bind, start) = prepare(lua, script)?;
     bind.call::<()>(LightUserData(std::ptr::from_mut(context).cast()))?;
     lua.set_named_registry_value(&START.to_string_lossy(), start)?;
+    lua.set_named_registry_value(&TOSTRING.to_string_lossy(), lua.globals().get::<Function>("tostring")?)?;
     let chunk = lua.load(&script.source).set_name(format!("@{}", script.name)).into_function()?;
     lua.set_named_registry_value(&CHUNK.to_string_lossy(), chunk)?;
     limit_loading(lua, script)

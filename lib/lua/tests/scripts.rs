@@ -171,7 +171,8 @@ fn a_script_that_does_not_load_is_refused_with_file_and_line() {
         refuse("return 7"),
         "test.lua: returned number, expected a function of the worker: `return function(worker) ... end`"
     );
-    assert!(refuse("\nwhile true do end").starts_with("test.lua:2: still loading after"));
+    let why = refuse("\nwhile true do end");
+    assert!(why.starts_with("test.lua:2: still loading after"), "{why}");
     assert!(refuse("return function() end)").starts_with("test.lua:1:"));
     assert_eq!(scripts.status().generation, 1, "nothing has changed");
 }
@@ -198,8 +199,8 @@ fn a_throw_loses_its_batch_and_after_three_the_last_good_script_returns() {
         wait("the last good script", || scripts.status().generation == 3);
         let status = scripts.status();
         assert_eq!(status.name, "built-in");
-        assert_eq!(status.last_error.as_deref(), Some("test.lua:4: thrown on purpose"));
-        assert!(status.reverted.unwrap().starts_with("test.lua threw 3 times in 10 s"));
+        assert_eq!(status.reverted.unwrap(), "test.lua threw 3 times in 10 s: test.lua:4: thrown on purpose");
+        assert_eq!((status.last_error, scripts.thrown()), (None, vec![0]), "this one has not failed");
         assert_eq!(bed.reason("host", "script_error"), 3);
         bed.receive[0].inject(&udp(1, 7, 64));
         wait("forwards again", || sent(&bed, 1).len() == 1);
@@ -543,4 +544,35 @@ fn what_ends_a_lua_program_does_not_end_the_process() {
     ] {
         assert_throws(&format!("return function(worker) {call} error('no error') end"), expected);
     }
+}
+
+/// The log said of it that it was no text but a table.
+#[test]
+fn an_error_that_makes_its_own_text_is_shown_by_it() {
+    let made = |text: &str| {
+        format!("return function() error(setmetatable({{}}, {{ __tostring = function() {text} end }})) end")
+    };
+    assert_throws(&made("return 'out of luck'"), "out of luck");
+    // What fails to make one is shown as before.
+    assert_throws(&made("error('again')"), "an error that is no text but a table");
+    assert_throws(&made("return 7"), "an error that is no text but a table");
+    let bed = Bed::new();
+    let refused = bed.scripts(script("error(setmetatable({}, { __tostring = function() return 'no luck' end }))"));
+    assert_eq!(refused.err().map(|error| error.to_string()).as_deref(), Some("no luck"));
+}
+
+/// `perigee show scripts` showed the throws and the last error of scripts that had long been replaced.
+#[test]
+fn what_earlier_scripts_threw_is_not_said_of_the_one_that_runs() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(script(THROWS)).unwrap();
+    bed.run(&scripts, || {
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("a throw", || scripts.thrown() == [1]);
+        assert_eq!(scripts.status().last_error.as_deref(), Some("test.lua:4: thrown on purpose"));
+        let generation = scripts.replace(Script::builtin()).unwrap();
+        wait("the next script", || scripts.late(generation).is_empty());
+        let status = scripts.status();
+        assert_eq!((status.last_error, scripts.thrown(), status.throws), (None, vec![0], 1));
+    });
 }

@@ -300,3 +300,54 @@ fn a_c_module_rebuilt_under_its_name_is_loaded_anew() {
         }
     });
 }
+
+/// Objects whose finalizers do not return: of Lua's own kind, and of the FFI's.
+const FINALIZERS: [&str; 3] = [
+    "local p = newproxy(true) getmetatable(p).__gc = function() while true do end end keep = p",
+    "local ffi = require 'ffi' keep = ffi.gc(ffi.new('int[1]'), function() while true do end end)",
+    "local p = newproxy(true) getmetatable(p).__gc = function() pcall(string.rep, ('x'):rep(2 ^ 20):gsub('x', function() while true do end end)) end
+    keep = p",
+];
+
+/// A worker hung in the finalizers of the script that it had run, and took no other one.
+#[test]
+fn a_finalizer_that_does_not_return_does_not_keep_the_worker() {
+    for finalizer in FINALIZERS {
+        let bed = Bed::new();
+        let scripts = bed.scripts(Script::builtin()).unwrap();
+        bed.run(&scripts, || {
+            let good = include_str!("../../../lua/fastpath.lua");
+            let generation = scripts.replace(script(&format!("{finalizer}\n{good}"))).unwrap();
+            wait("the bad script", || scripts.late(generation).is_empty());
+            let generation = scripts.replace(Script::builtin()).unwrap();
+            wait("the good script", || scripts.late(generation).is_empty());
+            assert_eq!((scripts.status().generation, scripts.status().reverted), (generation, None));
+            bed.receive[0].inject(&udp(1, 7, 64));
+            wait("forwards", || std::iter::from_fn(|| bed.transmit[1].collect()).count() == 1);
+            assert_eq!(scripts.counters()[0].stalls.get(), 1);
+        });
+    }
+}
+
+/// The loader hung in the finalizers of a script that it had refused, and with it the slow path, which waited for the answer.
+#[test]
+fn a_finalizer_of_a_refused_script_does_not_keep_the_loader() {
+    for finalizer in FINALIZERS {
+        let bed = Bed::new();
+        let scripts = bed.scripts(Script::builtin()).unwrap();
+        bed.run(&scripts, || {
+            let refused = scripts.replace(script(&format!("{finalizer}\nerror('no')"))).expect_err("it is refused");
+            assert!(refused.to_string().ends_with(": no"), "{refused}");
+            assert_eq!(scripts.replace(Script::builtin()), Ok(2), "the loader works on");
+        });
+    }
+}
+
+/// A script's end with the router's: the finalizers are stopped, too.
+#[test]
+fn a_finalizer_that_does_not_return_does_not_keep_the_end() {
+    let bed = Bed::new();
+    let scripts =
+        bed.scripts(script(&format!("{}\n{}", FINALIZERS[0], include_str!("../../../lua/fastpath.lua")))).unwrap();
+    bed.run(&scripts, || wait("a round", || scripts.late(1).is_empty()));
+}

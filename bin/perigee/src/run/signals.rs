@@ -5,6 +5,7 @@ use crate::launch::{Running, Start, spawn};
 use crate::reload;
 use anyhow::Result;
 use perigee_api::client::ApiClient;
+use perigee_lua::end_by_force;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -17,6 +18,9 @@ const END_OF_EACH: Duration = Duration::from_millis(100);
 
 /// How long the end waits for DPDK's start, which nothing interrupts: on a busy machine it has taken 12 s.
 const DPDK_STARTS: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether it has.
+const STEP: Duration = Duration::from_millis(20);
 
 /// What a signal asks for.
 enum Asked {
@@ -57,11 +61,19 @@ impl Signals {
                 }
             }
             let _ = sender.send(Asked::End);
-            if start.ask_to_end() {
+            // From here on this thread starts none, and logs only while the router is not there yet: a C module may keep a lock that either
+            // takes.
+            let starts = start.ask_to_end();
+            if starts {
                 tracing::info!("the end is asked for: it comes as soon as DPDK has started");
             }
             let last = async {
-                let _ = tokio::task::spawn_blocking(move || start.wait(DPDK_STARTS)).await;
+                let _ = tokio::time::timeout(DPDK_STARTS, async {
+                    while start.is_busy() {
+                        tokio::time::sleep(STEP).await;
+                    }
+                })
+                .await;
                 tokio::time::sleep(limit).await;
             };
             tokio::select! {
@@ -70,7 +82,10 @@ impl Signals {
                 () = last => late(limit),
             }
         };
-        let thread = move || end_by_force(&runtime.block_on(wait));
+        let thread = move || {
+            let why = runtime.block_on(wait);
+            end_by_force(format_args!("{why}"))
+        };
         spawn("signals", Box::new(thread))?;
         Ok(Signals { asked, limit })
     }
@@ -89,7 +104,7 @@ impl Signals {
         let limit = self.limit;
         let thread = move || {
             std::thread::sleep(limit);
-            end_by_force(&late(limit));
+            end_by_force(format_args!("{}", late(limit)));
         };
         if let Err(error) = spawn("end", Box::new(thread)) {
             tracing::warn!("the end may take long: {error}");
@@ -103,15 +118,6 @@ const SECOND_SIGNAL: &str = "a second signal asks for the end";
 
 fn late(limit: Duration) -> String {
     format!("the router did not end in order within {limit:?}")
-}
-
-/// Ends the process. The helper restores the interfaces when its socket closes.
-fn end_by_force(why: &str) {
-    tracing::error!("{why}: it ends by force, and the helper restores the interfaces");
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    // The first process of a container does not die of that.
-    std::thread::sleep(Duration::from_millis(100));
-    std::process::abort();
 }
 
 /// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.

@@ -4,6 +4,7 @@
 use super::{PAUSE, Shared, Spawn, Staging, watchdog::Watched};
 use crate::exit::Exit;
 use crate::vm::{Loaded, Script, ScriptError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,12 +14,23 @@ pub(super) type Read = Box<dyn FnOnce() -> Result<Script, ScriptError> + Send>;
 
 /// What the loader is asked for.
 pub(super) enum Job {
-    /// Another script on all workers.
-    Replace(Read, SyncSender<Result<u64, ScriptError>>),
+    /// Another script on all workers, unless who asked has given up.
+    Replace(Read, SyncSender<Result<u64, ScriptError>>, Turn),
     /// Another VM for a worker that still has this generation.
     Again { worker: usize, generation: u64 },
     /// The script before this generation returns, or the built-in one.
     Revert { generation: u64, why: String },
+}
+
+/// Who decides what becomes of a script that is being loaded: the loader, which installs it, or who asked for it and waits no longer.
+#[derive(Clone, Default)]
+pub(super) struct Turn(Arc<AtomicBool>);
+
+impl Turn {
+    /// Takes the decision; false if the other one has it.
+    pub(super) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
 }
 
 /// The loader's other end.
@@ -57,16 +69,29 @@ impl Thread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        let waiting = std::mem::take(&mut self.shared.state().waiting);
+        self.close(waiting, &exit);
         self.shared.state().watched.retain(|watched| !watched.is_of(&exit));
     }
 
     fn carry_out(&mut self, job: Job, exit: &Exit) {
         match job {
-            Job::Replace(read, reply) => {
-                let loaded = read().and_then(|script| Ok((self.load_all(&script, exit)?, script)));
-                let installed = loaded.map(|(vms, script)| self.shared.install(script, vms, None));
-                // Who asked may have gone.
-                let _ = reply.send(installed);
+            Job::Replace(read, reply, turn) => {
+                let installed = read().and_then(|script| {
+                    let vms = self.load_all(&script, exit)?;
+                    if !turn.take() {
+                        self.close(vms, exit);
+                        return Err(ScriptError::Load("nobody waits for it any more".to_owned()));
+                    }
+                    Ok(self.shared.install(script, vms, None))
+                });
+                // Who asked may have gone. What follows may take a while.
+                let (answer, before) = match installed {
+                    Ok((generation, before)) => (Ok(generation), before),
+                    Err(error) => (Err(error), Vec::new()),
+                };
+                let _ = reply.send(answer);
+                self.close(before, exit);
             }
             Job::Again { worker, generation } => self.again(worker, generation, exit),
             Job::Revert { generation, why } => self.revert(generation, &why, exit),
@@ -74,8 +99,28 @@ impl Thread {
     }
 
     fn load_all(&mut self, script: &Script, exit: &Exit) -> Result<Vec<Option<Loaded>>, ScriptError> {
-        let workers = self.shared.counters.len();
-        (0..workers).map(|_| Loaded::load(script, &mut (self.staging)(), exit).map(Some)).collect()
+        let mut loaded = Vec::new();
+        for _ in 0..self.shared.counters.len() {
+            match Loaded::load(script, &mut (self.staging)(), exit) {
+                Ok(vm) => loaded.push(Some(vm)),
+                Err(error) => {
+                    self.close(loaded, exit);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Closes VMs that no worker gets. The first whose finalizers do not return is the last: the memory of the others is given up, as each would
+    /// take a second.
+    fn close(&self, vms: Vec<Option<Loaded>>, exit: &Exit) {
+        for vm in vms.into_iter().flatten() {
+            let name = vm.name.clone();
+            if vm.close(exit).is_err() {
+                return self.shared.notes.warn(format!("the finalizers of {name} did not return and were stopped"));
+            }
+        }
     }
 
     fn again(&mut self, worker: usize, generation: u64, exit: &Exit) {
@@ -92,7 +137,10 @@ impl Thread {
                 state.waiting[worker] = Some(loaded);
                 self.shared.loaded.notify_all();
             }
-            Ok(_) => {}
+            Ok(late) => {
+                drop(state);
+                self.close(vec![Some(late)], exit);
+            }
             Err(error) => {
                 // It loaded before; what it needs to load (a file, a library) has gone since.
                 state.status.throws += 1;
@@ -115,11 +163,13 @@ impl Thread {
         for script in good {
             match self.load_all(&script, exit) {
                 Ok(vms) => {
-                    tracing::warn!("the script {} runs again: {why}", script.name);
-                    self.shared.install(script, vms, Some(why.to_owned()));
-                    return;
+                    self.shared.notes.warn(format!("the script {} runs again: {why}", script.name));
+                    let (_, before) = self.shared.install(script, vms, Some(why.to_owned()));
+                    return self.close(before, exit);
                 }
-                Err(error) => tracing::error!("the script {} does not load any more: {error}", script.name),
+                Err(error) => {
+                    self.shared.notes.error(format!("the script {} does not load any more: {error}", script.name));
+                }
             }
         }
         std::thread::sleep(PAUSE);

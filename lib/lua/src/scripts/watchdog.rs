@@ -4,15 +4,22 @@
 //! A worker's script has stalled if it is in it and has passed no batch boundary for [`Budgets::stall`], or if it was asked to end
 //! that long ago. A machine that stands still is no script that does: time counts only while this thread runs on time, and a thread
 //! that neither runs nor sleeps is waiting for a core.
+//!
+//! What cannot be stopped ends the process, by force and at once: a thread that stands in a library with a lock, or takes no signal, is a worker that
+//! never forwards again, or a lock that everybody needs sooner or later. So does the dynamic loader if it is locked for long, whoever holds it.
+//! This thread itself waits for nothing but its own sleep and the scripts' state, and logs by [`super::notes`].
 
 use super::loader::{Job, Loader};
 use super::{Shared, Spawn};
-use crate::exit::Exit;
+use crate::exit::{self, Exit, Hindrance, end_by_force};
 use crate::host::ScriptCounters;
 use crate::vm::ScriptError;
 use perigee_modules::Counters;
 use perigee_worker::Stop;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How often threads are looked at.
@@ -21,6 +28,10 @@ const TICK: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(200);
 /// How long a thread that stands in a library is asked in one go.
 const INSIST: Duration = Duration::from_millis(100);
+/// How often a thread that has answered is asked in vain before the process ends: with the pauses, more than a second.
+const ASKED: u32 = 8;
+/// How long the dynamic loader may be locked.
+const LOCKED: Duration = Duration::from_millis(2500);
 /// After so many times its budget a script is stopped even if it seems to wait for a core.
 const LONG: u32 = 10;
 /// The longest that a script may take to load, in C or machine code; in interpreted code instructions are counted.
@@ -71,6 +82,8 @@ pub(super) struct Watched {
     cpu: Duration,
     /// Since when its script has been asked to end.
     asked: Option<Instant>,
+    /// The call that it was asked to leave in vain, and how often.
+    refused: (u64, u32),
     /// Times over budget when that was last judged, and when.
     over: u64,
     judged: Instant,
@@ -97,7 +110,7 @@ impl Watched {
     pub(super) fn loader(exit: Arc<Exit>) -> Watched {
         let now = Instant::now();
         let (seen, since, cpu) = ((0, 0), now, Duration::ZERO);
-        Watched { exit, worker: None, seen, since, cpu, asked: None, over: 0, judged: now }
+        Watched { exit, worker: None, seen, since, cpu, asked: None, refused: (0, 0), over: 0, judged: now }
     }
 
     pub(super) fn is_of(&self, exit: &Arc<Exit>) -> bool {
@@ -162,20 +175,34 @@ pub(super) fn start(shared: &Arc<Shared>, loader: Loader, spawn: Spawn<'_>) -> R
 
 fn run(shared: &Shared, loader: &Loader) {
     let mut last = Instant::now();
-    while !shared.over.requested() {
+    let mut probe = Probe::start();
+    // Workers and the loader close their VMs before they go.
+    while !(shared.over.requested() && shared.state().watched.is_empty()) {
         std::thread::sleep(TICK);
         let now = Instant::now();
         let late = now.duration_since(last) > LATE;
-        last = now;
-        for (exit, call, worker) in stalled(shared, now, late) {
-            insist(&exit, call, worker);
-        }
+        let stalled = stalled(shared, now, late);
+        insist(&stalled);
+        count_refusals(shared, &stalled);
         judge_budgets(shared, loader, now);
+        probe.look(late);
+        // What this thread takes itself is nobody's lateness.
+        last = Instant::now();
     }
 }
 
+/// A thread whose script has stalled.
+struct Stalled {
+    exit: Arc<Exit>,
+    call: u64,
+    worker: Option<usize>,
+    /// Its answers and its CPU time before it was asked.
+    answers: u64,
+    cpu: Duration,
+}
+
 /// Threads whose scripts have stalled.
-fn stalled(shared: &Shared, now: Instant, late: bool) -> Vec<(Arc<Exit>, u64, Option<usize>)> {
+fn stalled(shared: &Shared, now: Instant, late: bool) -> Vec<Stalled> {
     let mut state = shared.state();
     let (current, stall) = (state.status.generation, state.budgets.stall);
     let mut found = Vec::new();
@@ -184,56 +211,133 @@ fn stalled(shared: &Shared, now: Instant, late: bool) -> Vec<(Arc<Exit>, u64, Op
             watched.start_again(now);
             watched.asked = None;
         } else if watched.look(now, current, stall) {
-            found.push((watched.exit.clone(), watched.seen.0, watched.worker.as_ref().map(|worker| worker.id)));
+            let (exit, worker) = (watched.exit.clone(), watched.worker.as_ref().map(|worker| worker.id));
+            let (answers, cpu) = (exit.answers(), exit.cpu_time().unwrap_or_default());
+            found.push(Stalled { exit, call: watched.seen.0, worker, answers, cpu });
         }
     }
     found
 }
 
-/// Asks a thread to leave its script until it has, or for [`INSIST`].
-fn insist(exit: &Exit, call: u64, worker: Option<usize>) {
+/// Asks threads to leave their scripts until all have, or for [`INSIST`].
+fn insist(stalled: &[Stalled]) {
+    if stalled.is_empty() {
+        return;
+    }
+    // A C module may have put a handler of its own in its place.
+    exit::install_handler();
     let begin = Instant::now();
-    while exit.in_script() == Some(call) {
-        let asleep = exit.sleeps_in().is_some_and(|call| HARMLESS.contains(&call));
-        exit.push(call, asleep);
+    while begin.elapsed() < INSIST {
+        let mut left = stalled.iter().filter(|one| one.exit.in_script() == Some(one.call)).peekable();
+        if left.peek().is_none() {
+            return;
+        }
+        left.for_each(|one| one.exit.push(one.call));
         std::thread::sleep(Duration::from_micros(200));
-        if begin.elapsed() >= INSIST {
-            let who = worker.map_or("the script loader".to_owned(), |worker| format!("worker {worker}"));
-            return tracing::warn!("{who} cannot be stopped yet: its script stands in a library");
+    }
+}
+
+/// Counts who has not left, and ends the process for one that never will.
+fn count_refusals(shared: &Shared, stalled: &[Stalled]) {
+    for one in stalled.iter().filter(|one| one.exit.in_script() == Some(one.call)) {
+        let who = Who(one.worker);
+        let hindrance = one.exit.hindrance(one.answers);
+        // A thread that has not run since has not had the chance.
+        let ran = one.exit.cpu_time().unwrap_or_default() > one.cpu || one.exit.sleeps_in().is_some();
+        if hindrance == Hindrance::Deaf && !ran {
+            continue;
+        }
+        let mut state = shared.state();
+        let Some(watched) = state.watched.iter_mut().find(|watched| watched.is_of(&one.exit)) else { continue };
+        if watched.refused.0 != one.call {
+            watched.refused = (one.call, 0);
+        }
+        watched.refused.1 += 1;
+        let times = watched.refused.1;
+        drop(state);
+        if times >= ASKED {
+            let name = one.exit.script();
+            match hindrance {
+                Hindrance::Deaf => {
+                    end_by_force(format_args!("{who} cannot be stopped: the script {name} takes no signal"))
+                }
+                Hindrance::InPerigee => {
+                    end_by_force(format_args!("{who} cannot be stopped: the script {name} is in a call of perigee's"))
+                }
+                Hindrance::Library(at) => end_by_force(format_args!(
+                    "{who} cannot be stopped: the script {name} is in a call of a library, which may hold a lock \
+                     (it stands in {})",
+                    at.unwrap_or("a C module or machine code")
+                )),
+            }
+        } else if times == 1 {
+            shared
+                .notes
+                .warn(format!("{who} cannot be stopped yet: its script stands in a library, or takes no signal"));
         }
     }
 }
 
-/// System calls in which a thread of the C library's holds none of its locks.
-const HARMLESS: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_epoll_pwait,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_futex,
-    libc::SYS_flock,
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_rt_sigtimedwait,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_select,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_pause,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-];
+/// Whose thread it is.
+struct Who(Option<usize>);
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(worker) => write!(f, "worker {worker}"),
+            None => f.write_str("the script loader"),
+        }
+    }
+}
+
+/// Takes the dynamic loader's lock now and then, on a thread of its own: who holds it for long stops everybody who starts a thread, logs for the first
+/// time or ends.
+struct Probe {
+    asked: Option<SyncSender<()>>,
+    answers: Arc<AtomicU64>,
+    questions: u64,
+    /// How long there has been no answer, in ticks on time.
+    silent: Duration,
+    last: Instant,
+}
+
+impl Probe {
+    fn start() -> Probe {
+        let (asked, questions) = sync_channel::<()>(1);
+        let answers = Arc::new(AtomicU64::new(0));
+        let count = answers.clone();
+        let body = move || {
+            for () in questions {
+                exit::take_loader_lock();
+                count.fetch_add(1, Ordering::Release);
+            }
+        };
+        // Without it, there is one safeguard less.
+        let started = std::thread::Builder::new().name("loader-probe".to_owned()).spawn(body);
+        let (silent, last) = (Duration::ZERO, Instant::now());
+        Probe { asked: started.ok().map(|_| asked), answers, questions: 0, silent, last }
+    }
+
+    fn look(&mut self, late: bool) {
+        let since = std::mem::replace(&mut self.last, Instant::now());
+        let Some(asked) = &self.asked else { return };
+        if self.answers.load(Ordering::Acquire) == self.questions {
+            self.silent = Duration::ZERO;
+            if asked.try_send(()).is_ok() {
+                self.questions += 1;
+            }
+            return;
+        }
+        if !late {
+            self.silent += since.elapsed().min(LATE);
+        }
+        if self.silent >= LOCKED {
+            end_by_force(format_args!(
+                "a C module of a script keeps the dynamic loader locked, which every thread needs sooner or later"
+            ));
+        }
+    }
+}
 
 fn judge_budgets(shared: &Shared, loader: &Loader, now: Instant) {
     let mut state = shared.state();
@@ -250,7 +354,7 @@ fn judge_budgets(shared: &Shared, loader: &Loader, now: Instant) {
         match budgets.over {
             OverBudget::Count => {}
             OverBudget::RollBack if generation == current => loader.ask(Job::Revert { generation, why }),
-            OverBudget::Warn | OverBudget::RollBack => tracing::warn!("{why}"),
+            OverBudget::Warn | OverBudget::RollBack => shared.notes.warn(why),
         }
     }
 }

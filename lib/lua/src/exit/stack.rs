@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+//! Whether a thread may leave a script where it stands: no code between there and the call of the script may belong to a library that was
+//! there before the first script. Such a library may hold a lock of the whole process: the dynamic loader's around the constructor of a C
+//! module, `malloc`'s, that of a file.
+//!
+//! ```text
+//!  perigee_exit_call ► LuaJIT ► C module ► LuaJIT ► ...      may be left
+//!  perigee_exit_call ► LuaJIT ► libc: dlopen ► constructor   may not: that is the loader's lock
+//!  perigee_exit_call ► LuaJIT ► libc: read ► kernel          may, if it waits: the signal has ended the system call (EINTR)
+//! ```
+//!
+//! Two ways to know, of which one is enough. First, the words on the stack are looked through: if none of them can be a return address into a
+//! library, none is. That is sound, but what earlier calls have left behind can look like one. Then the frames are followed by
+//! what the compiler says of them, down to where they cannot be: LuaJIT's machine code has no description, and from there on the
+//! words are looked through again.
+
+use super::code::{self, Whose};
+use std::ffi::{c_int, c_void};
+
+/// Where a thread stands.
+pub(super) struct Place {
+    /// The instruction it is at.
+    pub at: usize,
+    /// Its stack pointer.
+    pub stack: usize,
+    /// Whether a system call has just been ended by a signal.
+    pub interrupted: bool,
+}
+
+/// The part of a stack that is in question.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    /// The lowest address of the thread's stack.
+    pub low: usize,
+    /// Where the stack of the code that may be left begins.
+    pub frame: usize,
+}
+
+/// Whether the thread may leave the script from where it was interrupted. To be called by its signal handler.
+pub(super) fn may_leave(place: &Place, bounds: Bounds) -> bool {
+    let in_library = code::is_library(place.at);
+    let waits = in_library && place.interrupted && code::is_c_library(place.at) && behind_system_call(place.at);
+    if in_library && !waits {
+        return false;
+    }
+    (!in_library && is_clean(place.stack, bounds)) || follow(place.stack, Some(place.at), waits, bounds)
+}
+
+/// Whether the thread may leave from here: the end of a call into perigee.
+pub(super) fn may_leave_here(bounds: Bounds) -> bool {
+    follow(0, None, false, bounds)
+}
+
+/// Whether no word between a stack pointer and the frame can be a return address into a library.
+fn is_clean(stack: usize, bounds: Bounds) -> bool {
+    // Another stack than the thread's: what called it is not known.
+    if stack < bounds.low || stack > bounds.frame {
+        return false;
+    }
+    let words = (stack & !7..bounds.frame).step_by(8);
+    // SAFETY: all of it is the stack of this very thread, in use.
+    let mut words = words.map(|at| unsafe { (at as *const usize).read_volatile() });
+    !words.any(|word| code::is_library(address(word)) && behind_call(address(word)))
+}
+
+/// A return address without what the processor signs it with.
+fn address(word: usize) -> usize {
+    if cfg!(target_arch = "aarch64") { word & 0xffff_ffff_ffff } else { word }
+}
+
+/// Whether the instruction before an address of a library can be a call.
+fn behind_call(at: usize) -> bool {
+    // Nothing is known of the first instructions of a library's code.
+    if !code::is_library(at - 8) {
+        return true;
+    }
+    // SAFETY: the code of a library that stays loaded, which can be read as well as run.
+    let byte = |back: usize| unsafe { *((at - back) as *const u8) };
+    if cfg!(target_arch = "aarch64") {
+        // bl, and blr with its signed kin.
+        return byte(1) & 0xfc == 0x94 || byte(1) & 0xfe == 0xd6;
+    }
+    // call rel32; call r/m64, which has one of five lengths.
+    byte(5) == 0xe8 || [2, 3, 4, 6, 7].iter().any(|back| byte(*back) == 0xff && byte(*back - 1) >> 3 & 7 == 2)
+}
+
+/// Whether the instruction before an address of a library is a system call.
+fn behind_system_call(at: usize) -> bool {
+    const CALL: &[u8] = if cfg!(target_arch = "x86_64") { &[0x0f, 0x05] } else { &[0x01, 0x00, 0x00, 0xd4] };
+    // SAFETY: the thread has just run the code there.
+    unsafe { std::slice::from_raw_parts((at - CALL.len()) as *const u8, CALL.len()) == CALL }
+}
+
+unsafe extern "C" {
+    fn _Unwind_Backtrace(each: extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+    fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+}
+
+/// A walk from frame to frame.
+struct Walk {
+    bounds: Bounds,
+    /// The stack pointer of the first frame that counts, and its address if the thread was interrupted there.
+    stack: usize,
+    top: Option<usize>,
+    started: bool,
+    /// The thread waits in a library, and all frames so far are that library's; the outermost of them.
+    waits: bool,
+    entry: usize,
+    may: bool,
+}
+
+const GO_ON: c_int = 0;
+const ENOUGH: c_int = 5;
+
+/// Follows the frames from a stack pointer on; whether none is a library's, but for those of a function that waits.
+fn follow(stack: usize, top: Option<usize>, waits: bool, bounds: Bounds) -> bool {
+    let (started, entry, may) = (false, 0, false);
+    let mut walk = Walk { bounds, stack, top, started, waits, entry, may };
+    // SAFETY: `each` takes what it is given here. The walk allocates nothing; it takes the lock of the unwinder where LuaJIT has registered
+    // machine code, which this thread does not hold, as it stands in no library of that kind.
+    unsafe { _Unwind_Backtrace(each, (&raw mut walk).cast()) };
+    walk.may
+}
+
+extern "C" fn each(context: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: `follow` has made it, and nobody else has it; the context is valid during the call.
+    let (walk, at, stack) = unsafe { (&mut *walk.cast::<Walk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
+    walk.step(at, stack)
+}
+
+impl Walk {
+    fn step(&mut self, at: usize, stack: usize) -> c_int {
+        if !self.started && (stack < self.stack || self.top.is_some_and(|top| top != at)) {
+            // The handler's own frames.
+            return if stack >= self.bounds.frame { ENOUGH } else { GO_ON };
+        }
+        // A return address is behind its call, which may be a function's last instruction.
+        let at = if self.started || self.top.is_none() { at.wrapping_sub(1) } else { at };
+        self.started = true;
+        if stack >= self.bounds.frame {
+            self.may = !self.waits;
+            return ENOUGH;
+        }
+        let whose = code::whose(at);
+        match whose {
+            Whose::Library if self.waits => {
+                self.entry = at;
+                return GO_ON;
+            }
+            Whose::Library => return ENOUGH,
+            Whose::Program | Whose::Module | Whose::Unknown => {}
+        }
+        if std::mem::take(&mut self.waits) && !code::waits(self.entry) {
+            return ENOUGH;
+        }
+        if whose == Whose::Unknown {
+            self.may = is_clean(stack, self.bounds);
+            return ENOUGH;
+        }
+        GO_ON
+    }
+}
+
+/// What a walk needs is prepared by the first one: not in a handler.
+pub(super) fn prepare() {
+    let bounds = Bounds { low: 0, frame: usize::MAX };
+    let _ = follow(0, None, false, bounds);
+}
