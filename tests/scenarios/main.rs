@@ -16,6 +16,7 @@ mod fpm;
 mod fragments;
 mod generator;
 mod helper;
+mod hostile;
 mod icmp;
 mod links;
 mod linux_groups;
@@ -72,6 +73,7 @@ const ALL: &[&[Scenario]] = &[
     fragments::SCENARIOS,
     generator::SCENARIOS,
     helper::SCENARIOS,
+    hostile::SCENARIOS,
     icmp::SCENARIOS,
     links::SCENARIOS,
     linux_groups::SCENARIOS,

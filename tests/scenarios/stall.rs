@@ -63,7 +63,7 @@ fn a_first_script_that_never_returns_does_not_stop_the_end(world: &World) {
     router.stop();
 }
 
-/// A router with a script that nothing can stop, which has been asked to stop it.
+/// A router with a script that nothing can stop, which its stall budget lets run.
 fn deaf(world: &World, end_budget: &str) -> Router {
     // A C module that no signal reaches.
     let source = world.file(
@@ -78,12 +78,13 @@ fn deaf(world: &World, end_budget: &str) -> Router {
         "deaf.lua",
         &format!(
             "local ffi = require 'ffi' ffi.cdef 'int deaf(void);' local lib = ffi.load({:?})
-        return function(worker) lib.deaf() end",
+        return function(worker) io.stderr:write('no signal from here on\\n') lib.deaf() end",
             library.display()
         ),
     );
-    let router = world.router(&format!("script = {:?}\nend_budget = {end_budget:?}", script.display()), PORTS);
-    router.says("cannot be stopped yet");
+    let budgets = format!("stall_budget = \"60s\"\nend_budget = {end_budget:?}");
+    let router = world.router(&format!("script = {:?}\n{budgets}", script.display()), PORTS);
+    router.says("no signal from here on");
     router
 }
 

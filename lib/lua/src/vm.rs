@@ -250,6 +250,12 @@ pub(crate) struct Loaded {
     pub name: String,
 }
 
+/// Why a script was refused, and what is left of it.
+pub(crate) struct Refused {
+    pub error: ScriptError,
+    pub loaded: Option<Loaded>,
+}
+
 /// The message of a Lua error without its traceback: "file:line: what".
 pub(crate) fn message(error: &mlua::Error) -> String {
     let mut error = error;
@@ -264,21 +270,19 @@ pub(crate) fn message(error: &mlua::Error) -> String {
 }
 
 impl Loaded {
-    /// Loads a script in a fresh VM. While it loads, its modules see `context`, which has tables but no queues.
-    pub(crate) fn load(script: &Script, context: &mut Context, exit: &Exit) -> Result<Loaded, ScriptError> {
+    /// Loads a script in a fresh VM. While it loads, its modules see `context`, which has tables but no queues. The VM of a script that is refused is
+    /// to be closed, too.
+    pub(crate) fn load(script: &Script, context: &mut Context, exit: &Exit) -> Result<Loaded, Refused> {
         assert!(crate::abi::link() > MODULES.len(), "the C ABI is linked in");
         exit.name_script(&script.name);
-        let mut vm = Vm::new()?;
-        let loaded = vm.load(script, context, exit);
+        let mut vm = Vm::new().map_err(|error| Refused { error, loaded: None })?;
+        let result = vm.load(script, context, exit);
         // What it has loaded is known to signal handlers from now on.
         exit::learn_modules();
-        match loaded {
-            Ok(()) => Ok(Loaded { vm, name: script.name.clone() }),
-            Err(error) => {
-                // It is refused in any case, and one reason is enough.
-                let _ = vm.close(exit);
-                Err(error)
-            }
+        let loaded = Loaded { vm, name: script.name.clone() };
+        match result {
+            Ok(()) => Ok(loaded),
+            Err(error) => Err(Refused { error, loaded: Some(loaded) }),
         }
     }
 

@@ -12,6 +12,7 @@
 //! | `frames.rs`, `frames/` | frames that are nearly right |
 //! | `filters.rs` | frames against random lists of rules |
 //! | `flood.rs` | frames by the billion through a whole router, the same ones for the same seed |
+//! | `hostile.rs`, `hostile/` | scripts and C modules that do what they can against a worker |
 //! | `sentence.rs` | whether an error is one sentence |
 //! | `bed.rs`, `world.rs`, `kernel.rs`, `views.rs` | what the crates' own tests are made with: a router on heap packets, a simulated kernel |
 #![forbid(unsafe_code)]
@@ -19,6 +20,7 @@
 pub mod filters;
 pub mod flood;
 pub mod frames;
+pub mod hostile;
 pub mod input;
 pub(crate) mod kept;
 pub mod sentence;

@@ -5,6 +5,7 @@
 use clap::{Parser, Subcommand};
 use perigee_fuzz::filters;
 use perigee_fuzz::flood::{self, Outcome};
+use perigee_fuzz::hostile;
 use perigee_fuzz::{TARGETS, target};
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,6 +52,18 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Loads hostile scripts and C modules into a worker, and sends packets after each
+    Hostile {
+        /// How many, such as 1e4
+        #[arg(long, default_value = "1e3", value_parser = count)]
+        scripts: u64,
+        /// What they follow from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// The process that hostile scripts are loaded into
+    #[command(hide = true)]
+    Victim,
 }
 
 /// A number of frames, `1e9` or plain.
@@ -82,8 +95,32 @@ fn main() -> ExitCode {
         }
         Command::Frames { frames, seed, threads } => frames_run(frames, seed, threads.max(1)),
         Command::Filters { frames, seed } => filters_run(frames, seed),
+        Command::Hostile { scripts, seed } => hostile_run(scripts, seed),
+        Command::Victim => hostile::child(),
     }
     ExitCode::SUCCESS
+}
+
+fn hostile_run(scripts: u64, seed: u64) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let program = std::env::current_exe().expect("the path of this program");
+    let child = || {
+        let mut command = std::process::Command::new(&program);
+        command.arg("victim");
+        command
+    };
+    let (start, mut done) = (Instant::now(), 0);
+    let outcome = hostile::run(scripts, seed, folder.path(), &child, || {
+        done += 1;
+        eprint!("\r{done} of {scripts} ");
+        let _ = std::io::stderr().flush();
+    });
+    eprintln!();
+    println!("seed {seed}: {scripts} scripts in {:.0} s", start.elapsed().as_secs_f64());
+    outcome.ways.iter().for_each(|(way, times)| println!("{times:>8} {way}"));
+    println!("{:>8} processes ended in order when they were asked to", outcome.orderly);
+    let (forwards, ends) = outcome.longest;
+    println!("packets were forwarded again within {forwards:.1?}, a process that ended did so within {ends:.1?}");
 }
 
 fn filters_run(frames: u64, seed: u64) {

@@ -4,7 +4,7 @@
 //!
 //! `PERIGEE_FUZZ` multiplies the number of inputs per target (150), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
 
-use perigee_fuzz::{TARGETS, Target, filters, flood, target};
+use perigee_fuzz::{TARGETS, Target, filters, flood, hostile, target};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::path::{Path, PathBuf};
@@ -126,4 +126,20 @@ fn no_frame_passes_a_filter_that_denies_it() {
     println!("PERIGEE_FUZZ_SEED={seed}");
     let outcome = filters::run(50_000 * number("PERIGEE_FUZZ").unwrap_or(1), seed, folder.path(), |_| ());
     assert!(outcome.hidden > 100 && outcome.passed > 1000 && outcome.lists > 10, "{outcome:?}");
+}
+
+/// `./x fuzz hostile`, short.
+#[test]
+fn no_script_stops_a_worker_or_ends_the_process_without_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let seed = number("PERIGEE_FUZZ_SEED").unwrap_or_else(rand::random);
+    println!("PERIGEE_FUZZ_SEED={seed}");
+    let child = || {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_perigee-fuzz"));
+        command.arg("victim");
+        command
+    };
+    let outcome = hostile::run(40 * number("PERIGEE_FUZZ").unwrap_or(1), seed, folder.path(), &child, || ());
+    println!("{outcome:?}");
+    assert!(outcome.ways.len() > 2, "{outcome:?}");
 }

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Executable code of an object.
 #[derive(Clone)]
@@ -110,9 +110,14 @@ pub(super) fn learn() {
     });
 }
 
-/// Takes note of modules that scripts have loaded since. Takes the dynamic loader's lock.
+/// Takes note of modules that scripts have loaded since. Takes the dynamic loader's locks.
 pub(crate) fn learn_modules() {
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
     let Some(code) = CODE.get() else { return };
+    let loaded = loaded();
+    if KNOWN.swap(loaded, Ordering::AcqRel) == loaded {
+        return;
+    }
     let known = |at: usize| is_library(at) || code.program.iter().any(|object| object.has(at));
     for (mut object, _) in objects() {
         if known(object.start) {
@@ -138,6 +143,19 @@ pub(crate) fn learn_modules() {
 pub(crate) fn take_loader_lock() {
     // SAFETY: the name is one, and what is found is not used.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"perigee_worker_id".as_ptr()) };
+}
+
+/// How many objects have ever been loaded.
+fn loaded() -> u64 {
+    unsafe extern "C" fn read(info: *mut libc::dl_phdr_info, _: usize, count: *mut c_void) -> c_int {
+        // SAFETY: both pointers are valid during the call.
+        unsafe { *count.cast::<u64>() = (*info).dlpi_adds };
+        1
+    }
+    let mut count = 0_u64;
+    // SAFETY: `read` takes what it is given here, and keeps none of it.
+    unsafe { libc::dl_iterate_phdr(Some(read), (&raw mut count).cast()) };
+    count
 }
 
 /// Executable code of every object, and whether the object is the program.
@@ -246,7 +264,6 @@ const WAITING: &[&CStr] = &[
     c"pthread_rwlock_rdlock",
     c"pthread_rwlock_wrlock",
     c"pthread_barrier_wait",
-    c"pthread_join",
 ];
 
 #[cfg(test)]

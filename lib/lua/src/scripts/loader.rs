@@ -3,7 +3,7 @@
 
 use super::{PAUSE, Shared, Spawn, Staging, watchdog::Watched};
 use crate::exit::Exit;
-use crate::vm::{Loaded, Script, ScriptError};
+use crate::vm::{Loaded, Refused, Script, ScriptError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,9 +103,10 @@ impl Thread {
         for _ in 0..self.shared.counters.len() {
             match Loaded::load(script, &mut (self.staging)(), exit) {
                 Ok(vm) => loaded.push(Some(vm)),
-                Err(error) => {
+                Err(refused) => {
+                    loaded.push(refused.loaded);
                     self.close(loaded, exit);
-                    return Err(error);
+                    return Err(refused.error);
                 }
             }
         }
@@ -141,11 +142,12 @@ impl Thread {
                 drop(state);
                 self.close(vec![Some(late)], exit);
             }
-            Err(error) => {
+            Err(Refused { error, loaded }) => {
                 // It loaded before; what it needs to load (a file, a library) has gone since.
                 state.status.throws += 1;
                 state.status.last_error = Some(error.to_string());
                 drop(state);
+                self.close(vec![loaded], exit);
                 self.revert(generation, &format!("{} does not load any more: {error}", script.name), exit);
             }
         }

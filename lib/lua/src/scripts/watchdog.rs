@@ -183,7 +183,7 @@ fn run(shared: &Shared, loader: &Loader) {
         let late = now.duration_since(last) > LATE;
         let stalled = stalled(shared, now, late);
         insist(&stalled);
-        count_refusals(shared, &stalled);
+        count_refusals(shared, &stalled, probe.is_locked());
         judge_budgets(shared, loader, now);
         probe.look(late);
         // What this thread takes itself is nobody's lateness.
@@ -237,14 +237,18 @@ fn insist(stalled: &[Stalled]) {
     }
 }
 
-/// Counts who has not left, and ends the process for one that never will.
-fn count_refusals(shared: &Shared, stalled: &[Stalled]) {
+/// Counts who has not left, and ends the process for one that never will. `locked`: the dynamic loader is.
+fn count_refusals(shared: &Shared, stalled: &[Stalled], locked: bool) {
     for one in stalled.iter().filter(|one| one.exit.in_script() == Some(one.call)) {
         let who = Who(one.worker);
         let hindrance = one.exit.hindrance(one.answers);
         // A thread that has not run since has not had the chance.
         let ran = one.exit.cpu_time().unwrap_or_default() > one.cpu || one.exit.sleeps_in().is_some();
         if hindrance == Hindrance::Deaf && !ran {
+            continue;
+        }
+        // A worker may wait for who keeps the loader locked, which is not its script's fault.
+        if locked && one.worker.is_some() && matches!(hindrance, Hindrance::Library(_)) {
             continue;
         }
         let mut state = shared.state();
@@ -309,6 +313,8 @@ impl Probe {
         let body = move || {
             for () in questions {
                 exit::take_loader_lock();
+                // Modules that are being loaded are known before they can have stalled.
+                exit::learn_modules();
                 count.fetch_add(1, Ordering::Release);
             }
         };
@@ -318,10 +324,15 @@ impl Probe {
         Probe { asked: started.ok().map(|_| asked), answers, questions: 0, silent, last }
     }
 
+    /// Whether the last question has not been answered.
+    fn is_locked(&self) -> bool {
+        self.answers.load(Ordering::Acquire) != self.questions
+    }
+
     fn look(&mut self, late: bool) {
         let since = std::mem::replace(&mut self.last, Instant::now());
         let Some(asked) = &self.asked else { return };
-        if self.answers.load(Ordering::Acquire) == self.questions {
+        if !self.is_locked() {
             self.silent = Duration::ZERO;
             if asked.try_send(()).is_ok() {
                 self.questions += 1;
