@@ -555,7 +555,7 @@ fn an_error_that_makes_its_own_text_is_shown_by_it() {
     assert_throws(&made("return 'out of luck'"), "out of luck");
     // What fails to make one is shown as before.
     assert_throws(&made("error('again')"), "an error that is no text but a table");
-    assert_throws(&made("return 7"), "an error that is no text but a table");
+    assert_throws(&made("return {}"), "an error that is no text but a table");
     let bed = Bed::new();
     let refused = bed.scripts(script("error(setmetatable({}, { __tostring = function() return 'no luck' end }))"));
     assert_eq!(refused.err().map(|error| error.to_string()).as_deref(), Some("no luck"));

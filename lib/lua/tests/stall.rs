@@ -117,6 +117,69 @@ fn a_c_module_that_waits_for_a_pipe_is_stopped() {
     is_stopped(calling(&library(folder.path(), "reads", text), "reads"));
 }
 
+/// What earlier calls have left on the stack looks like return addresses into libraries: the frames are followed then.
+#[test]
+fn a_c_module_that_loops_above_a_stack_of_old_addresses_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n
+        static int by(const void *a, const void *b) { char text[64]; return snprintf(text, 64, \"%p %p\", a, b) & 1; }
+        static void leaves(void) { char deep[3000][8]; qsort(deep, 3000, 8, by); }
+        static void loops(void) { volatile char old[30000]; old[0] = 1; for (;;) old[1]++; }
+        int leaves_and_loops(void) { leaves(); loops(); return 0; }";
+    is_stopped(calling(&library(folder.path(), "leaves_and_loops", text), "leaves_and_loops"));
+}
+
+#[test]
+fn a_c_module_that_waits_for_a_condition_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <pthread.h>\nstatic pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+        int waits(void) { pthread_mutex_lock(&m); for (;;) pthread_cond_wait(&c, &m); }";
+    is_stopped(calling(&library(folder.path(), "waits", text), "waits"));
+}
+
+/// Between two calls of stdio, which hold a lock while they write.
+#[test]
+fn a_c_module_that_prints_for_ever_is_stopped_outside_of_stdio() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <stdio.h>\nint prints(void) { static char text[100]; static volatile int n;
+        for (;;) { snprintf(text, 100, \"%d\", n); for (int i = 0; i < 1000; i++) n++; } }";
+    is_stopped(calling(&library(folder.path(), "prints", text), "prints"));
+}
+
+#[test]
+fn a_script_that_sleeps_by_the_ffi_is_stopped() {
+    is_stopped(script(
+        "local ffi = require 'ffi' ffi.cdef 'int sleep(int);' return function(w) while true do ffi.C.sleep(1000) end end",
+    ));
+}
+
+/// One that blocks signals for a while can be stopped afterwards: the signal mask is the script's own.
+#[test]
+fn signals_that_a_c_module_has_blocked_reach_the_next_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <signal.h>\nint blocks(void) { sigset_t all; sigfillset(&all); return sigprocmask(SIG_BLOCK, &all, 0); }";
+    let path = library(folder.path(), "blocks", text);
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        let generation = scripts.replace(calling(&path, "blocks")).unwrap();
+        bed.receive[0].inject(&udp(1, 7, 64));
+        wait("the module", || scripts.late(generation).is_empty());
+        let generation = scripts.replace(script("return function(w) while true do end end")).unwrap();
+        wait("the script before", || scripts.status().generation > generation);
+        assert_eq!(scripts.counters()[0].stalls.get(), 1);
+    });
+}
+
+/// A module's handler for all signals took the place of the one that stops scripts.
+#[test]
+fn a_c_module_that_handles_all_signals_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "#include <signal.h>\nstatic void nothing(int n) { (void)n; }
+        int handles(void) { for (int n = SIGRTMIN; n <= SIGRTMAX; n++) signal(n, nothing); for (;;) ; }";
+    is_stopped(calling(&library(folder.path(), "handles", text), "handles"));
+}
+
 #[test]
 fn many_stalls_leave_a_worker_that_works() {
     let bed = Bed::new();
