@@ -48,6 +48,7 @@ mod stall;
 mod start;
 mod tap;
 mod tasks;
+mod terminals;
 mod twin;
 mod unnumbered;
 mod vlan;
@@ -105,6 +106,7 @@ const ALL: &[&[Scenario]] = &[
     start::SCENARIOS,
     tap::SCENARIOS,
     tasks::SCENARIOS,
+    terminals::SCENARIOS,
     twin::SCENARIOS,
     unnumbered::SCENARIOS,
     vlan::SCENARIOS,

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 //! `perigee run`: a router in the foreground, until a signal.
 
+mod front;
 mod signals;
 
 use crate::check;
 use crate::launch::{Interrupted, Start, launch};
 use crate::output::word;
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use perigee_helper::terminal;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,10 +31,16 @@ pub struct RunArgs {
     /// Log more (-v) or everything (-vv); the environment variable PERIGEE_LOG selects it in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
+    /// The process in front of this one has the terminal; see front.rs
+    #[arg(long, hide = true, value_name = "PID")]
+    behind: Option<i32>,
+    /// The output is a terminal's in the end
+    #[arg(long, hide = true)]
+    colors: bool,
 }
 
 /// Log lines on standard error.
-pub fn log(verbose: u8) {
+fn log(verbose: u8, colors: bool) {
     let level = [LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE][usize::from(verbose.min(2))];
     // The prefix of all of perigee's crates.
     let otherwise = || Targets::new().with_default(LevelFilter::WARN).with_target("perigee", level);
@@ -42,10 +49,7 @@ pub fn log(verbose: u8) {
         Ok(given) => (given, None),
         Err(mistake) => (None, Some(mistake)),
     };
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colors).with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(given.unwrap_or_else(otherwise)));
     // Calling it again is not an error: tests start several routers.
     let _ = subscriber.try_init();
@@ -57,7 +61,13 @@ pub fn log(verbose: u8) {
 }
 
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    log(args.verbose);
+    let front = args.behind.and_then(Pid::from_raw);
+    if front.is_none() && terminal::is_there() {
+        return front::stay();
+    }
+    terminal::give_up().context("the router cannot give up its terminal")?;
+    front.map_or(Ok(()), terminal::end_with)?;
+    log(args.verbose, args.colors);
     // Before anything that may take long.
     tracing::info!("perigee {}, configuration {}", env!("CARGO_PKG_VERSION"), args.file.display());
     perigee_dpdk::set_runtime_dir(perigee_dpdk::fallback_runtime_dir().as_deref())?;
@@ -76,7 +86,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     // Before the first thread starts, so that no signal is missed.
     let start = Arc::new(Start::default());
     let ports_and_workers = config.ports.len() + config.workers.len();
-    let signals = Signals::new(start.clone(), config.router.end_budget, ports_and_workers)?;
+    let signals = Signals::new(start.clone(), config.router.end_budget, ports_and_workers, front.is_some())?;
     let names: Vec<String> = config.ports.iter().map(|port| port.name.clone()).collect();
     let running = match launch(config, &file, machine, &start) {
         Err(error) if error.is::<Interrupted>() => {
@@ -85,6 +95,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         }
         running => running?,
     };
+    // The kernel has forgotten it, as the router has become another user.
+    if let Some(error) = front.and_then(|front| terminal::end_with(front).err()) {
+        tracing::warn!("{error}, so this one ends");
+        return running.shut_down().map(|_| ExitCode::FAILURE);
+    }
     for (name, port) in names.iter().zip(running.ports()) {
         tracing::info!(
             "port {name}: {} ({}), {}, {} receive queues, MTU {}",

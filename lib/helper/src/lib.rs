@@ -17,6 +17,7 @@
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
 //! | `privileges.rs` | how the router and its threads give up their capabilities and their user |
+//! | `terminal.rs` | how the router gives up terminals |
 //! | `confine.rs` | what threads may still open and call |
 //! | `neighbors.rs` | Linux's neighbors, and VLANs on twins |
 
@@ -33,6 +34,7 @@ mod reach;
 mod server;
 mod sockets;
 mod state;
+pub mod terminal;
 pub mod twin;
 
 pub use client::{Helper, HelperError, HelperHealth};

@@ -36,6 +36,14 @@ pub fn keep_only(kept: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &kept).map_err(io::Error::other)
 }
 
+/// Drops every capability of the calling thread except the one that signals to other users' processes take.
+///
+/// # Errors
+/// The kernel's refusal; then some may be left.
+pub fn keep_for_signals() -> io::Result<()> {
+    keep_only(&[Capability::CAP_KILL])
+}
+
 /// Lets programs that this thread starts have its capabilities.
 ///
 /// # Errors

@@ -70,13 +70,14 @@ impl FromStr for Isolation {
 /// This program's own path is not known.
 pub fn inside(isolation: Isolation, folder: &Path, search_path: &str) -> Result<Command> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
-    let mut command = Place::Router.command(isolation.unshare());
+    // A session of its own: Ctrl-C reaches the process outside alone, which ends the inside by closing its input, and routers inside
+    // find no terminal.
+    let mut command = Place::Router.command(&format!("setsid --wait {}", isolation.unshare()));
     command.arg(program);
     command.env("PATH", search_path).env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
     // iperf3 keeps what it sends in a temporary file.
     command.env("TMPDIR", folder).env_remove("PERIGEE_SOCKET");
-    // A process group of its own: Ctrl-C reaches the process outside alone, which ends the inside by closing its input.
-    command.stdin(Stdio::piped()).process_group(0);
+    command.stdin(Stdio::piped());
     Ok(command)
 }
 

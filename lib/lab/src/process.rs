@@ -38,7 +38,8 @@ pub fn end_after(longest: Duration) -> Result<()> {
     Ok(())
 }
 
-fn kill(pid: u32, signal: Signal) -> Result<()> {
+/// Sends a signal.
+pub(crate) fn kill(pid: u32, signal: Signal) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a process without a number")?;
     Ok(kill_process(pid, signal)?)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A running `perigee run`.
 
-use crate::process::{Ended, Process, run};
-use crate::{Place, wait_until};
+use crate::process::{Ended, Process, kill, run};
+use crate::{LONGEST_WAIT, Place, wait_until};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub struct Launch {
 /// A running router. Dropped while it runs, it is killed.
 pub struct Router {
     process: Process,
+    /// Its number: another one than that of `process` where we have a terminal, which the process in front of the router keeps.
+    pid: u32,
     launch: Launch,
 }
 
@@ -67,7 +69,7 @@ impl Router {
             Some(log) => Process::logging(&mut command, log)?,
             None => Process::start(&mut command)?,
         };
-        let mut router = Router { process, launch };
+        let mut router = Router { pid: process.pid(), process, launch };
         let waited = wait_until(router.launch.patience, "the router to run", || {
             if let Some(status) = router.process.ended()? {
                 bail!("`{}` ended with {status}:\n{}", router.process.command(), router.log());
@@ -75,6 +77,7 @@ impl Router {
             Ok(router.log().contains("running;"))
         });
         waited.with_context(|| format!("the log so far:\n{}", router.log()))?;
+        router.pid = behind(router.pid).unwrap_or(router.pid);
         Ok(router)
     }
 
@@ -85,7 +88,7 @@ impl Router {
 
     /// Its process's number.
     pub fn pid(&self) -> u32 {
-        self.process.pid()
+        self.pid
     }
 
     /// What it has logged so far.
@@ -120,7 +123,7 @@ impl Router {
     /// # Errors
     /// It has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        self.process.signal(signal)
+        kill(self.pid, signal).with_context(|| format!("{signal:?} to `{}`", self.process.command()))
     }
 
     /// Ends it by SIGTERM; returns its log. It must exit cleanly, with every packet buffer returned, and leave no socket behind.
@@ -169,7 +172,8 @@ impl Router {
     /// It has ended already.
     #[track_caller]
     pub fn kill(mut self) -> Result<()> {
-        self.process.kill()
+        self.signal(Signal::KILL)?;
+        self.process.wait(LONGEST_WAIT).map(drop)
     }
 
     /// Waits until it ends, which it should not.
@@ -182,4 +186,15 @@ impl Router {
         }
         self.running()
     }
+}
+
+/// The router that a process stands in front of, at the terminal.
+fn behind(front: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).ok()?;
+    let own = format!("--behind={front}");
+    let is_it = |child: &u32| {
+        let line = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        line.split('\0').any(|word| word == own)
+    };
+    children.split_whitespace().filter_map(|child| child.parse().ok()).find(is_it)
 }

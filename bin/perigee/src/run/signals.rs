@@ -38,11 +38,12 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Receives signals from now on, those that come during `start` as well; the router's end may take `budget`, and a
-    /// little more for each of its ports and workers.
+    /// little more for each of its ports and workers. `behind`: the process in front of this one passes signals on, all of them as
+    /// SIGINT; one that `killall` sends to both then comes as SIGTERM, too, and is no second one.
     ///
     /// # Errors
     /// They cannot be received, or no thread can be started.
-    pub(super) fn new(start: Arc<Start>, budget: Duration, ports_and_workers: usize) -> Result<Signals> {
+    pub(super) fn new(start: Arc<Start>, budget: Duration, ports_and_workers: usize, behind: bool) -> Result<Signals> {
         let limit = budget + END_OF_EACH * ports_and_workers as u32;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let guard = runtime.enter();
@@ -52,14 +53,14 @@ impl Signals {
         drop(guard);
         let (sender, asked) = channel();
         let wait = async move {
-            loop {
+            let by_terminate = loop {
                 tokio::select! {
-                    _ = terminate.recv() => break,
-                    _ = interrupt.recv() => break,
+                    _ = terminate.recv() => break true,
+                    _ = interrupt.recv() => break false,
                     // Nobody listens during the launch's last moments and the end's first.
                     _ = hangup.recv() => drop(sender.send(Asked::Reload)),
                 }
-            }
+            };
             let _ = sender.send(Asked::End);
             // From here on this thread starts none, and logs only while the router is not there yet: a C module may keep a lock that either
             // takes.
@@ -76,9 +77,10 @@ impl Signals {
                 .await;
                 tokio::time::sleep(limit).await;
             };
+            let counts = |terminate: bool| !behind || terminate == by_terminate;
             tokio::select! {
-                _ = terminate.recv() => SECOND_SIGNAL.to_owned(),
-                _ = interrupt.recv() => SECOND_SIGNAL.to_owned(),
+                _ = terminate.recv(), if counts(true) => SECOND_SIGNAL.to_owned(),
+                _ = interrupt.recv(), if counts(false) => SECOND_SIGNAL.to_owned(),
                 () = last => late(limit),
             }
         };
