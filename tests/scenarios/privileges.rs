@@ -13,6 +13,7 @@ perigee_tests::scenarios![
     a_router_of_roots_own_files_says_what_reloads_need as root,
     every_thread_is_confined,
     a_script_opens_no_file_and_starts_no_program,
+    every_call_is_tried_from_a_confined_thread,
 ];
 
 /// The default fast path.
@@ -118,4 +119,70 @@ fn a_script_opens_no_file_and_starts_no_program(world: &World) {
     let shown = router.show("scripts")[0].clone();
     assert_eq!((&shown["throws"], &shown["state"]), (&0.into(), &"running".into()), "{shown}");
     router.stop();
+}
+
+/// Names of system calls and of requests of `ioctl`, as the kernel numbers them, and what a kind of thread is left.
+#[cfg(target_arch = "x86_64")]
+mod table {
+    const PAGE: &str = include_str!("../../docs/confinement.md");
+    const CALLS: &str = include_str!("../../lib/helper/tests/confinement/calls.txt");
+    const REQUESTS: &str = include_str!("../../lib/helper/tests/confinement/requests.txt");
+
+    /// The numbers of what a section of docs/confinement.md does not name, as a Lua table; without ports of other drivers.
+    fn refused(section: &str, text: &str, radix: u32) -> String {
+        let page = PAGE.split(&format!("\n## {section}\n")).nth(1).expect("a section");
+        let usual = page.split("With a port on the PCI bus").next().expect("a beginning");
+        let rows = text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split_once(' ').expect("a row"));
+        let listed = |names: &str| names.split(' ').any(|name| usual.contains(&format!("`{name}`")));
+        let numbers = rows.filter(|(_, names)| !listed(names));
+        let numbers: Vec<String> =
+            numbers.map(|(number, _)| i64::from_str_radix(number, radix).expect("a number").to_string()).collect();
+        assert!(numbers.len() > 40, "{section}: {numbers:?}");
+        format!("{{{}}}", numbers.join(","))
+    }
+
+    /// Lua that tries all of it, and throws if something is not refused.
+    pub fn tries(section: &str) -> String {
+        let (calls, requests) = (refused(section, CALLS, 10), refused(section, REQUESTS, 16));
+        format!(
+            "do local ffi = require 'ffi'
+            ffi.cdef 'long syscall(long, long, long, long, long, long, long);'
+            local function try(number, request) ffi.errno(0)
+              local got = ffi.C.syscall(number, -1, request or -1, -1, -1, -1, -1)
+              return got == -1 and ffi.errno() or 0 end
+            local EPERM, EBADF, ENOSYS, IOCTL = 1, 9, 38, 16
+            for _, number in ipairs({calls}) do
+              local got = try(number)
+              if got ~= EPERM and got ~= ENOSYS then error('call ' .. number .. ' is not refused: ' .. got) end
+            end
+            for number = 470, 1023 do if try(number) ~= ENOSYS and try(number) ~= EPERM then error('call ' .. number) end end
+            for _, request in ipairs({requests}) do
+              if try(IOCTL, request) ~= EPERM then error('request ' .. request .. ' is not refused') end
+            end
+            -- Not because of the descriptor, which is none.
+            if try(IOCTL, 0x8933) ~= EBADF then error('SIOCGIFINDEX is refused') end end\n"
+        )
+    }
+}
+
+/// What docs/confinement.md does not list is refused by the kernel as well, not only by the filters as we read them: from a worker, and
+/// from the loader, which has what all others have.
+#[cfg(target_arch = "x86_64")]
+fn every_call_is_tried_from_a_confined_thread(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let body = format!("return function(worker)\n{}", table::tries("Workers"));
+    let script = table::tries("All other threads") + &SCRIPT.replace("return function(worker)", &body);
+    let script = world.file("tries.lua", &script);
+    router.ask(&format!("reload {}", script.display())).good();
+    client.reaches("10.0.2.2");
+    let shown = router.show("scripts")[0].clone();
+    assert_eq!((&shown["throws"], &shown["state"]), (&0.into(), &"running".into()), "{shown}");
+    router.stop();
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn every_call_is_tried_from_a_confined_thread(world: &World) {
+    world.unable("the tables of calls are those of x86-64");
 }

@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: MIT
 //! What the router's threads may still open and call, once they run: seccomp filters and Landlock rules, for good.
 //!
-//! | thread | files | system calls |
-//! | --- | --- | --- |
-//! | worker | none | `WORKER`: packets, memory, time |
-//! | slow path | configuration and routes, to be read | all but `NOBODY` |
-//! | assistants, API, netlink, FPM, helper's client | none | all but `NOBODY` |
-//! | script loader | what the router's user may read: scripts may be anywhere | all but `NOBODY` |
+//! | thread | files | system calls | `ioctl` |
+//! | --- | --- | --- | --- |
+//! | worker | none | `WORKER`: packets, memory, time | `INTERFACES`; `VFIO` |
+//! | slow path | configuration and routes, to be read | all but `NOBODY`, those of `OWN` for this process | `SOCKETS`, `INTERFACES`; `VFIO`, `PCI` |
+//! | assistants, API, netlink, FPM, helper's client | none | as the slow path | as the slow path |
+//! | script loader | what the router's user may read: scripts may be anywhere | as the slow path | as the slow path |
+//!
+//! The lists are in `confine/calls.rs` and `confine/requests.rs`; what they leave, call by call, is docs/confinement.md.
 //!
 //! What is refused fails with EPERM (seccomp) or EACCES (Landlock) where it is tried, so a C module of a script gets an error and
 //! the router goes on. A kernel without one of the two has one barrier less, and the router says so.
 
+mod calls;
+mod requests;
+
+use calls::{LAST, NOBODY, OWN, Own, WORKER};
 use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules};
 use libc::c_long;
+use requests::{INTERFACES, PCI, SOCKETS, VFIO};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    sock_filter,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -23,144 +31,22 @@ use std::path::PathBuf;
 /// The latest version of Landlock that is made use of; an older kernel's is enough.
 const LANDLOCK: ABI = ABI::V5;
 
-/// What a worker calls: packets through sockets and descriptors it has, memory for LuaJIT and batches, time, its end.
-const WORKER: &[c_long] = &[
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_recvmmsg,
-    // An interface that was made again is joined again by the socket there is.
-    libc::SYS_bind,
-    libc::SYS_getsockname,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_epoll_pwait,
-    libc::SYS_ioctl,
-    libc::SYS_fcntl,
-    libc::SYS_fstat,
-    libc::SYS_lseek,
-    libc::SYS_close,
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_mprotect,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-    libc::SYS_mbind,
-    libc::SYS_get_mempolicy,
-    libc::SYS_membarrier,
-    libc::SYS_futex,
-    libc::SYS_sched_yield,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_getcpu,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_getrandom,
-    libc::SYS_getpid,
-    libc::SYS_gettid,
-    libc::SYS_tgkill,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigaction,
-    libc::SYS_sigaltstack,
-    libc::SYS_restart_syscall,
-    libc::SYS_rseq,
-    libc::SYS_set_robust_list,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_select,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_epoll_wait,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_time,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_pause,
-];
+/// The kinds of devices under a router's ports, as far as their drivers take more of the kernel than others'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// By AF_XDP: a program is attached again where an interface was made again.
+    pub xdp: bool,
+    /// On the PCI bus.
+    pub pci: bool,
+}
 
-/// What nobody calls once the router runs: other programs, other processes' memory, namespaces and mounts, the kernel's own state.
-const NOBODY: &[c_long] = &[
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_kcmp,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_fsopen,
-    libc::SYS_fsmount,
-    libc::SYS_mount_setattr,
-    libc::SYS_setns,
-    libc::SYS_unshare,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_keyctl,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_reboot,
-    libc::SYS_acct,
-    libc::SYS_syslog,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_adjtimex,
-    libc::SYS_clock_adjtime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_quotactl,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_fanotify_init,
-    libc::SYS_personality,
-    libc::SYS_vhangup,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_fork,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_vfork,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_modify_ldt,
-];
-
-/// Confines the calling thread to what a worker needs. `xdp`: it attaches an XDP program again where an interface was made again.
+/// Confines the calling thread to what a worker needs.
 ///
 /// # Errors
 /// The kernel has no seccomp filters, or no Landlock; then the other one is in force.
-pub fn worker(xdp: bool) -> io::Result<()> {
+pub fn worker(devices: Devices) -> io::Result<()> {
     let files = files(&[]);
-    let attach = xdp.then_some(libc::SYS_bpf);
-    let calls = WORKER.iter().copied().chain(attach).map(|call| (call, Vec::new())).collect();
-    let filter = filter(calls, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?;
-    seccompiler::apply_filter(&filter).map_err(io::Error::other)?;
+    seccompiler::apply_filter(&worker_filter(devices)?).map_err(io::Error::other)?;
     files
 }
 
@@ -186,20 +72,76 @@ pub fn files(read: &[PathBuf]) -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel has no seccomp filters.
-pub fn process() -> io::Result<()> {
-    let mut calls: BTreeMap<c_long, Vec<SeccompRule>> = NOBODY.iter().map(|call| (*call, Vec::new())).collect();
-    // A new thread is welcome, a new process is not.
-    let flags = SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64);
-    let process = SeccompCondition::new(0, SeccompCmpArgLen::Qword, flags, 0).map_err(io::Error::other)?;
-    calls.insert(libc::SYS_clone, vec![SeccompRule::new(vec![process]).map_err(io::Error::other)?]);
-    let refused = filter(calls, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?;
-    // The flags of clone3 are out of a filter's sight: where there is none, the C library takes clone.
-    let absent = [(libc::SYS_clone3, Vec::new())].into();
-    let absent = filter(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
-    for filter in [absent, refused] {
+pub fn process(devices: Devices) -> io::Result<()> {
+    for filter in process_filters(devices)? {
         seccompiler::apply_filter_all_threads(&filter).map_err(io::Error::other)?;
     }
     Ok(())
+}
+
+/// The filter that workers have on top of the [process'](process_filters).
+///
+/// # Errors
+/// There is none for this processor.
+#[doc(hidden)]
+pub fn worker_filter(devices: Devices) -> io::Result<BpfProgram> {
+    let attach = devices.xdp.then_some(libc::SYS_bpf);
+    let mut calls: BTreeMap<_, _> = WORKER.iter().copied().chain(attach).map(|call| (call, Vec::new())).collect();
+    let more: &[u32] = if devices.pci { VFIO } else { &[] };
+    let allowed = INTERFACES.iter().chain(more).map(|request| rule(vec![(1, SeccompCmpOp::Eq, *request)]));
+    calls.insert(libc::SYS_ioctl, allowed.collect::<io::Result<_>>()?);
+    filter(calls, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+}
+
+/// The filters of all threads; the kernel takes the strictest answer.
+///
+/// # Errors
+/// There is none for this processor.
+#[doc(hidden)]
+pub fn process_filters(devices: Devices) -> io::Result<[BpfProgram; 2]> {
+    let mut calls: BTreeMap<c_long, Vec<SeccompRule>> = NOBODY.iter().map(|call| (*call, Vec::new())).collect();
+    if !devices.xdp {
+        calls.insert(libc::SYS_bpf, Vec::new());
+    }
+    for (call, argument, own) in OWN {
+        let own = match own {
+            Own::Number => std::process::id(),
+            Own::Zero => 0,
+        };
+        calls.insert(*call, vec![rule(vec![(*argument, SeccompCmpOp::Ne, own)])?]);
+    }
+    // A new thread is welcome, a new process is not.
+    let threads = SeccompCmpOp::MaskedEq(libc::CLONE_THREAD as u64);
+    calls.insert(libc::SYS_clone, vec![rule(vec![(0, threads, 0)])?]);
+    let more: &[&[u32]] = if devices.pci { &[VFIO, PCI] } else { &[] };
+    let allowed = [SOCKETS, INTERFACES].iter().chain(more).flat_map(|list| list.iter());
+    let others = rule(allowed.map(|request| (1, SeccompCmpOp::Ne, *request)).collect())?;
+    calls.insert(libc::SYS_ioctl, vec![others]);
+    Ok([absent(), filter(calls, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?])
+}
+
+/// What is as if the kernel did not have it: clone3, whose flags are out of a filter's sight, so that the C library takes clone; calls
+/// that the lists do not know; and the second table of calls that x86-64 has (x32), by which each call has another number.
+fn absent() -> BpfProgram {
+    let statement = |code: u32, jt, jf, k: u32| sock_filter { code: code as u16, jt, jf, k };
+    let (jump, give) = (libc::BPF_JMP | libc::BPF_K, libc::BPF_RET | libc::BPF_K);
+    vec![
+        // The number is the first field of `struct seccomp_data`.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(jump | libc::BPF_JEQ, 1, 0, libc::SYS_clone3 as u32),
+        statement(jump | libc::BPF_JGT, 0, 1, LAST as u32),
+        statement(give, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+        statement(give, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+/// A rule of conditions about arguments of 32 bits, all of which must hold.
+fn rule(conditions: Vec<(u8, SeccompCmpOp, u32)>) -> io::Result<SeccompRule> {
+    let condition = |(argument, compare, value): (u8, SeccompCmpOp, u32)| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value.into())
+    };
+    let conditions: Result<_, _> = conditions.into_iter().map(condition).collect();
+    conditions.and_then(SeccompRule::new).map_err(io::Error::other)
 }
 
 fn filter(
@@ -227,7 +169,7 @@ mod tests {
     #[test]
     fn a_worker_opens_no_file_and_no_socket_and_starts_nothing() {
         confined(|| {
-            worker(false).unwrap();
+            worker(Devices::default()).unwrap();
             let refused = |result: io::Result<()>| result.unwrap_err().kind() == io::ErrorKind::PermissionDenied;
             assert!(refused(File::open("/proc/self/status").map(drop)));
             assert!(refused(File::create("/tmp/perigee-confine-test").map(drop)));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A router that runs: its threads, how they start and end, and the account of what they did.
 
-use super::ports::OpenPort;
+use super::ports::{OpenPort, pci_devices};
 use anyhow::{Context as _, Result, bail};
 use perigee_api::Server;
+use perigee_config::Config;
 use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
 use perigee_helper::{confine, privileges};
 use perigee_lua::Scripts;
@@ -94,11 +95,11 @@ impl Running {
         (slow, linux): (SlowParts, LinuxParts),
     ) -> Result<()> {
         // Now: once threads have filters of their own, all of them cannot be given one.
-        confined(confine::process());
+        let devices = self.devices(&slow.settings.config);
+        confined(confine::process(devices));
         let cores: Vec<u16> = places.iter().map(|(core, _)| *core).collect();
         for (worker, (core, copy)) in workers.into_iter().zip(places.iter().copied()) {
             let (eal, scripts) = (eal.clone(), scripts.clone());
-            let xdp = self.ports.iter().any(|port| matches!(port, OpenPort::Xdp(..)));
             let body = move || {
                 let _registered = enter(&eal);
                 perigee_worker::wake_in_time();
@@ -106,7 +107,7 @@ impl Running {
                 if let Err(error) = dpdk::pin_current_thread(core.into()) {
                     tracing::warn!("worker {} is not pinned: {error}", worker.id());
                 }
-                confined(confine::worker(xdp));
+                confined(confine::worker(devices));
                 scripts.run(worker);
             };
             self.workers.push(self.guarded(format!("worker-{}", self.workers.len()), body)?);
@@ -154,6 +155,13 @@ impl Running {
             body();
         };
         std::thread::Builder::new().name(name).spawn(run).context("a thread cannot be started")
+    }
+
+    /// The kinds of devices that its threads work with.
+    fn devices(&self, config: &Config) -> confine::Devices {
+        // `xdp`, or DPDK's `net_af_xdp`.
+        let xdp = self.ports.iter().any(|port| port.info().driver.contains("xdp"));
+        confine::Devices { xdp, pci: !pci_devices(config).is_empty() }
     }
 
     /// Has a thread ended, or was a stop requested?
