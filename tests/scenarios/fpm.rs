@@ -2,12 +2,18 @@
 //! FRR's zebra sends its routes to perigee over TCP (FPM, `dplane_fpm_nl`), bypassing the kernel.
 
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_frr};
-use perigee_tests::{Frr, Good, Host, LONG_WAIT, Router, World, wait_seeing_for};
+use perigee_tests::{Frr, Good, Host, LONG_WAIT, Router, World, run, wait_seeing_for, wait_until};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 perigee_tests::scenarios![
     routes_by_fpm_with_next_hop_groups needs BIRDC FRR,
     routes_by_fpm_with_gateways needs BIRDC FRR,
+    nobody_but_zebra_sends_routes as root needs BIRDC FRR,
+    a_unix_socket_takes_routes_of_those_who_may as root,
 ];
 
 const ROUTES: usize = 2000;
@@ -95,4 +101,69 @@ fn routes_by_fpm_with_next_hop_groups(world: &World) {
 
 fn routes_by_fpm_with_gateways(world: &World) {
     routes_by_fpm(world, "fpm address 127.0.0.1\nno fpm use-next-hop-groups\n");
+}
+
+/// A connection of a user, as a shell opens it, which tries to send what is no route, and prints what it reads until it is sent away.
+fn stranger(user: u32, to: &str) -> String {
+    let shell = format!("exec 3<>{to} && printf '\\001\\001\\000\\010aaaa' >&3; cat <&3");
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &user.to_string(), "--regid", &user.to_string(), "--clear-groups", "bash", "-c", &shell]);
+    run(&mut command).out
+}
+
+/// A process of any user replaced zebra's connection, and after `fpm_hold` its routes.
+fn nobody_but_zebra_sends_routes(world: &World) {
+    let client = world.host("client", &["10.0.1.2/24", "2001:db8:1::2/64"], &["10.0.1.1", "2001:db8:1::1"]);
+    let server = world.host("server", &["10.0.2.2/24", "2001:db8:2::2/64"], &[]);
+    server.run("ip route add local 20.0.0.0/8 dev lo").good();
+    let router = world.router("", &format!("{PORTS}\n{FEED}fpm_hold = \"1s\"\n"));
+    let _speaker = server.bird(&announcing_bird(2, ROUTES, 0));
+    let text = format!("fpm address 127.0.0.1\nno fpm use-next-hop-groups\n{}", router_frr(&[2], &["ipv4", "ipv6"]));
+    let mut frr = world.frr(&[ZEBRA, "bgpd"], &text);
+    routes_become(&router, ROUTES);
+    assert_eq!(stranger(65_534, "/dev/tcp/127.0.0.1/2620"), "");
+    router.says("user 65534 is not one of those who may send routes; add it to `fpm_from` in [linux] if it may");
+    // root may, but not while zebra is connected.
+    assert_eq!(stranger(0, "/dev/tcp/127.0.0.1/2620"), "");
+    router.says("a second connection for routes, of user 0, from 127.0.0.1");
+    assert_eq!(router.log().matches("zebra has connected").count(), 1, "{}", router.log());
+    assert_eq!(router.log().matches("zebra has hung up").count(), 0, "{}", router.log());
+    follows(&router, &client);
+    // A zebra that is started again gets in.
+    frr.kill("zebra").good();
+    frr.kill("bgpd").good();
+    frr.restart(ZEBRA).good();
+    frr.restart("bgpd").good();
+    wait_until("zebra to connect again", || router.log().matches("zebra has connected").count() >= 2);
+    routes_become(&router, ROUTES);
+    router.stop();
+}
+
+/// Other programs than zebra speak its protocol over a unix socket.
+fn a_unix_socket_takes_routes_of_those_who_may(world: &World) {
+    let _client = world.host("client", &["10.0.1.2/24"], &["10.0.1.1"]);
+    let _server = world.host("server", &["10.0.2.2/24"], &[]);
+    let rest = format!("{PORTS}\n{FEED}fpm = \"/run/fpm.sock\"\nfpm_from = [\"root\", \"61000\"]\n");
+    let router = world.router("", &rest);
+    let path = Path::new("/run/fpm.sock");
+    let there = std::fs::metadata(path).expect("a socket");
+    assert_eq!((there.mode() & 0o777, there.uid(), there.gid()), (0o660, 0, 61_000));
+    let connect = |user: u32, groups: &[u32]| {
+        // Its file keeps others out before the router asks who it is; with the group, the router decides.
+        let script = "import os, socket, sys\nuser, *groups = map(int, sys.argv[1:])\nos.setgroups(groups); os.setgid(user); os.setuid(user)\n\
+            s = socket.socket(socket.AF_UNIX); s.connect('/run/fpm.sock'); s.settimeout(60)\ntry: print(len(s.recv(1)))\nexcept OSError as e: print(e)";
+        let mut command = Command::new("python3");
+        command.args(["-c", script, &user.to_string()]).args(groups.iter().map(u32::to_string));
+        run(&mut command)
+    };
+    assert!(connect(65_534, &[]).text.contains("Permission denied"));
+    assert_eq!(connect(65_534, &[61_000]).good().out, "0\n");
+    router.says("user 65534 is not one of those who may send routes");
+    assert!(!router.log().contains("zebra has connected"));
+    let _zebra = UnixStream::connect(path).expect("root may");
+    router.says("zebra has connected, of user 0, at /run/fpm.sock");
+    assert_eq!(connect(61_000, &[]).good().out, "0\n");
+    router.says("a second connection for routes, of user 61000, at /run/fpm.sock, is refused");
+    router.stop();
+    assert!(!path.exists(), "the socket is left");
 }

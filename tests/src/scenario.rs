@@ -43,7 +43,7 @@ pub struct Scenario {
 /// compiler warns.
 #[macro_export]
 macro_rules! scenarios {
-    ($($function:ident $(needs $($tool:ident)+)? $(as $root:ident)?),+ $(,)?) => {
+    ($($function:ident $(as $root:ident)? $(needs $($tool:ident)+)?),+ $(,)?) => {
         pub const SCENARIOS: &[$crate::Scenario] = &[$($crate::Scenario {
             module: module_path!(),
             function: stringify!($function),

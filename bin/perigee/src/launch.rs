@@ -27,6 +27,7 @@ use perigee_helper::privileges::Became;
 use perigee_helper::{Helper, Reach, privileges};
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
+use perigee_netlink::fpm::SocketFile;
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_router::{
     AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, LinuxParts, Lookups, Mailbox, Ports,
@@ -82,9 +83,11 @@ fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
 }
 
 /// The router becomes an unprivileged user's. Files that only root can remove are left to the helper.
-fn give_up_root(settings: &Settings, eal: &Eal, helper: Option<&Arc<Helper>>) -> Result<()> {
+fn give_up_root(settings: &Settings, fpm: Option<&SocketFile>, eal: &Eal, helper: Option<&Arc<Helper>>) -> Result<()> {
     if let Some(helper) = helper {
-        let files = std::iter::once(settings.config.router.socket.clone()).chain(eal.files());
+        let sockets =
+            std::iter::once(settings.config.router.socket.clone()).chain(fpm.map(|file| file.path().to_owned()));
+        let files = sockets.chain(eal.files());
         helper.remove_at_end(files.collect())?;
         helper.started()?;
     }
@@ -313,7 +316,7 @@ fn assemble(
         Common { clock: Arc::new(move || clock.now()), stop: Stop::default(), custom: Arc::default(), mailbox };
     let staging = staging(forwarding.staging(), common.custom.clone());
     let scripts = Scripts::new(script, count, staging, scripts::budgets(&config.router), &spawn)?;
-    let (feeds, below) = linux::follow_linux(&config, &opened, &common.mailbox)?;
+    let (feeds, below, fpm) = linux::follow_linux(&config, &opened, &common.mailbox)?;
     let (workers, ends, punts) = workers(&config, wiring.workers, &opened, &forwarding, &common, &bells);
     let queues = (std::mem::take(&mut wiring.slow.assistants), punts);
     let (assistants, helpers) = assistants(&config, queues, bells, &opened, &forwarding, &common);
@@ -339,7 +342,7 @@ fn assemble(
         stop: common.stop.clone(),
     };
     start.step()?;
-    give_up_root(&slow.settings, &eal, opened.helper.as_ref())?;
+    give_up_root(&slow.settings, fpm.as_ref(), &eal, opened.helper.as_ref())?;
     let linux = LinuxParts { feeds, helper: opened.helper };
     let mut running = Running {
         counters,
@@ -350,6 +353,7 @@ fn assemble(
         assistants: vec![],
         slow: None,
         server: Some(server),
+        _fpm: fpm,
         _rules: opened.rules,
         ports: opened.ports,
         pools: opened.pools,

@@ -59,7 +59,7 @@ pub use eal::{Eal, Hugepages};
 pub use fib::{AUTO, FibChoice, FibNames};
 pub use filters::{Action, Filter, FilteredFrom};
 pub use interfaces::Interface;
-pub use linux::{Feed, Linux, UnknownRoutes, protocol_name, table_name};
+pub use linux::{Feed, FpmAddress, FpmGuest, Linux, UnknownRoutes, protocol_name, table_name};
 pub use machine::Machine;
 pub use mistake::{ConfigError, Mistake};
 pub use model::Config;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! `[linux]`: which routes of Linux the router follows, how it learns about them, and how often it compares.
 
-use std::net::SocketAddr;
+use std::fmt::{self, Display, Formatter};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::de::DeValue;
 
 use super::given::{Given, Parsed, unfit};
-use super::kind::{Kind, choice, integer_of, list, optional, socket_address, time, value};
+use super::kind::{Kind, choice, integer_of, list, optional, text, time, value};
+use super::router::LONGEST_SOCKET;
 use super::section::section;
 use super::values::{bytes, bytes_text};
 
@@ -27,9 +30,13 @@ section! {
         /// that adds a header, `throw`, one for a type of service or a source, one that a policy rule leads to, or one that is not known. They
         /// are given to Linux, which forwards them where its `forwarding` is on, or answered with ICMP host unreachable.
         unknown_routes: UnknownRoutes, choice(UNKNOWN_ROUTES), default UnknownRoutes::ToLinux, live;
-        /// Where FRR connects to, in the twins' namespace.
-        fpm: SocketAddr, socket_address("an address with a port, such as \"127.0.0.1:2620\""),
-            default SocketAddr::from(([127, 0, 0, 1], 2620)), restart;
+        /// Where FRR connects to: by TCP, in the twins' namespace; or a unix socket, for other programs that speak its protocol.
+        fpm: FpmAddress, text("an address with a port, such as \"127.0.0.1:2620\", or the path of a unix socket from `/` on, at most 107 bytes", fpm_address),
+            default FpmAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 2620))), restart;
+        /// Who may connect there: users of this machine, by their names or numbers, and addresses of others. A connection from this
+        /// machine is judged by its user alone; there is one at a time.
+        fpm_from: Option<Vec<FpmGuest>>, optional(list(text("a user, by name or number, or an address, such as \"frr\"", fpm_guest)).described("an array of users, by names or numbers, and addresses, such as `[\"frr\", \"10.0.0.1\"]`")),
+            default None => "root, frr, and the user who starts the router", restart;
         /// How long FRR may take, after it has connected again, to name the routes that stay.
         fpm_hold: Duration, time("a time, such as \"60s\"", Ok), default Duration::from_secs(60), restart;
         /// Buffer for the kernel's notifications until they are read. When it overflows, everything is read again.
@@ -49,6 +56,59 @@ pub enum Feed {
     Fpm,
     /// Nowhere.
     None,
+}
+
+/// Where FRR connects to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FpmAddress {
+    /// By TCP.
+    Tcp(SocketAddr),
+    /// A unix socket.
+    Unix(PathBuf),
+}
+
+impl Display for FpmAddress {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            FpmAddress::Tcp(address) => address.fmt(f),
+            FpmAddress::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+fn fpm_address(text: &str) -> Parsed<FpmAddress> {
+    match text.parse() {
+        Ok(address) => Ok(FpmAddress::Tcp(address)),
+        Err(_) if text.starts_with('/') && text.len() <= LONGEST_SOCKET => Ok(FpmAddress::Unix(text.into())),
+        Err(_) => unfit(),
+    }
+}
+
+/// Who may connect to send routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FpmGuest {
+    /// A user of this machine, by name or number.
+    User(String),
+    /// Another machine, or another network namespace.
+    Address(IpAddr),
+}
+
+impl Display for FpmGuest {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            FpmGuest::User(user) => user.fmt(f),
+            FpmGuest::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+fn fpm_guest(text: &str) -> Parsed<FpmGuest> {
+    let name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.$@".contains(&byte);
+    match text.parse() {
+        Ok(address) => Ok(FpmGuest::Address(address)),
+        Err(_) if !text.is_empty() && text.bytes().all(name) => Ok(FpmGuest::User(text.to_owned())),
+        Err(_) => unfit(),
+    }
 }
 
 /// What happens to packets by a route of Linux that the router cannot forward by.

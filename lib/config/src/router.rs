@@ -14,7 +14,7 @@ use super::section::section;
 use super::values::is_word;
 
 /// The longest path a unix socket can have (`sun_path` without its final zero).
-const SOCKET_PATH: usize = 107;
+pub(crate) const LONGEST_SOCKET: usize = 107;
 
 section! {
     /// The router as a whole.
@@ -171,7 +171,7 @@ fn end_time(time: Duration) -> Parsed<Duration> {
 
 fn socket_path(path: PathBuf) -> Parsed<PathBuf> {
     match path.as_os_str().len() {
-        0..=SOCKET_PATH => Ok(path),
+        0..=LONGEST_SOCKET => Ok(path),
         length => Err(format!("{length} bytes long")),
     }
 }

@@ -111,6 +111,7 @@ tables = ["main", 100]
 protocols = ["bgp", 77]
 ignore_protocols = ["dhcp"]
 fpm = "127.0.0.1:2621"
+fpm_from = ["frr", "1000", "10.0.0.1"]
 fpm_hold = "30s"
 receive_buffer = "16 MB"
 audit = "60s"

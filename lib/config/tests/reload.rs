@@ -63,6 +63,7 @@ const CASES: &[Case] = &[
     ("[linux]", "ignore_protocols", "[linux]", "[1]", "[2]", ""),
     ("[linux]", "unknown_routes", "[linux]", "'to-linux'", "'unreachable'", ""),
     ("[linux]", "fpm", "[linux]", "'127.0.0.1:1'", "'127.0.0.1:2'", "linux.fpm"),
+    ("[linux]", "fpm_from", "[linux]", "['frr']", "['frr', '10.0.0.1']", "linux.fpm_from"),
     ("[linux]", "fpm_hold", "[linux]", "'1s'", "'2s'", "linux.fpm_hold"),
     ("[linux]", "receive_buffer", "[linux]", "'4 KB'", "'5 KB'", "linux.receive_buffer"),
     ("[linux]", "audit", "[linux]", "'1s'", "'1001ms'", ""),

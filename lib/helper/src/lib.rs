@@ -41,4 +41,4 @@ pub use client::{Helper, HelperError, HelperHealth};
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
 pub use reach::Reach;
 pub use server::serve_stdin;
-pub use sockets::{NetlinkSockets, open_links, open_monitor, open_plain};
+pub use sockets::{NetlinkSockets, open_diagnosis, open_links, open_monitor, open_plain};

@@ -118,6 +118,8 @@ pub enum SocketWanted {
     Dumps,
     /// A listener for TCP connections to this address.
     Listener(SocketAddr),
+    /// A netlink socket for questions about whose a connection is.
+    Diagnosis,
 }
 
 /// A twin that was made.

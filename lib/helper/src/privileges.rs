@@ -36,6 +36,14 @@ pub fn keep_only(kept: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &kept).map_err(io::Error::other)
 }
 
+/// The number of a user of this machine, and of its group, by name or number.
+///
+/// # Errors
+/// There is none of that name, or the users cannot be read.
+pub fn user(name: &str) -> io::Result<(u32, u32)> {
+    ids(Some(name))
+}
+
 /// Drops every capability of the calling thread except the one that signals to other users' processes take.
 ///
 /// # Errors

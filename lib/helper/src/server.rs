@@ -311,6 +311,7 @@ fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, Failure> {
             sockets::open_monitor(buffer).map_err(|error| Failure::from(error).of("netlink"))
         }
         SocketWanted::Dumps => sockets::open_plain().map_err(|error| Failure::from(error).of("netlink")),
+        SocketWanted::Diagnosis => sockets::open_diagnosis().map_err(|error| Failure::from(error).of("netlink")),
         SocketWanted::Listener(address) => {
             let listener = std::net::TcpListener::bind(address);
             let refused = |error| format!("cannot listen on {address}: {error}; is it in use?").into();

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 /// Multicast groups, as bits of the address to bind to.
@@ -66,6 +66,17 @@ pub fn open_links() -> io::Result<NetlinkSockets> {
 /// The system refuses it.
 pub fn open_plain() -> io::Result<OwnedFd> {
     open(0)
+}
+
+/// A socket for the kernel's diagnosis of this thread's namespace's sockets (sock_diag(7)).
+///
+/// # Errors
+/// The system refuses it.
+pub fn open_diagnosis() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(netlink::SOCK_DIAG))?;
+    bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+    Ok(socket)
 }
 
 fn open(groups: u32) -> io::Result<OwnedFd> {

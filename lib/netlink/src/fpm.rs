@@ -8,10 +8,16 @@
 //! [`hold`](listen): a zebra that was restarted takes a while to learn its routes, and meanwhile the old ones stay (graceful
 //! restart).
 
-use std::io::{self, ErrorKind, Read};
-use std::net::{TcpListener, TcpStream};
+mod door;
+mod peer;
+
+pub use door::{Door, Guests, SocketFile};
+
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::background::{Background, Reporter, Stopped};
 use crate::decode::{Tally, decode};
@@ -27,18 +33,16 @@ const QUIET: Duration = Duration::from_secs(1);
 /// A zebra whose routes change all the time is never quiet: behind `hold`, its table has been sent after this time.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Waits for zebra on `listener`. After zebra has connected for the second time, routes that it does not name within `hold` are
+/// Waits for zebra at `door`. After zebra has connected for the second time, routes that it does not name within `hold` are
 /// gone. A dump is asked for by hanging up: zebra connects again and sends everything. `bell` is rung after each update; when the
 /// source is dropped, its thread ends.
 ///
 /// # Errors
 /// The system refuses an eventfd or a thread.
-pub fn listen(listener: OwnedFd, hold: Duration, bell: impl Fn() + Send + 'static) -> io::Result<impl Source> {
-    let listener = TcpListener::from(listener);
-    listener.set_nonblocking(true)?;
+pub fn listen(mut door: Door, hold: Duration, bell: impl Fn() + Send + 'static) -> io::Result<impl Source> {
     Background::start("fpm", bell, move |reporter| {
         // It ends when nobody takes its updates any more.
-        let _ = Reader { reporter, hold, state: State::default() }.run(&listener);
+        let _ = Reader { reporter, hold, state: State::default() }.run(&mut door);
     })
 }
 
@@ -69,8 +73,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(mut self, listener: &TcpListener) -> Result<(), Stopped> {
-        let mut stream: Option<TcpStream> = None;
+    fn run(mut self, door: &mut Door) -> Result<(), Stopped> {
+        let mut stream: Option<OwnedFd> = None;
         let mut buffer = vec![0; BUFFER];
         loop {
             self.reporter.stopped()?;
@@ -78,16 +82,16 @@ impl Reader {
                 stream = None;
                 self.broken_off()?;
             }
-            if let Ok((fresh, peer)) = listener.accept()
-                && fresh.set_nonblocking(true).is_ok()
-            {
-                // The latest connection is that of the zebra that is alive.
-                tracing::info!("zebra has connected from {peer}");
+            if let Some((fresh, name)) = door.let_in(stream.as_ref()) {
+                if stream.is_some() {
+                    self.broken_off()?;
+                }
+                tracing::info!("zebra has connected, {name}");
                 stream = Some(fresh);
                 self.begin()?;
             }
-            match &mut stream {
-                Some(open) => match open.read(&mut buffer) {
+            match &stream {
+                Some(open) => match rustix::io::read(open, &mut buffer[..]) {
                     Ok(0) => {
                         tracing::info!("zebra has hung up; its routes stay until it is back");
                         stream = None;
@@ -101,15 +105,13 @@ impl Reader {
                             self.broken_off()?;
                         }
                     }
-                    Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                        self.sleep(&[listener.as_fd(), open.as_fd()]);
-                    }
+                    Err(Errno::AGAIN | Errno::INTR) => self.sleep(&[door.fd(), open.as_fd()]),
                     Err(_) => {
                         stream = None;
                         self.broken_off()?;
                     }
                 },
-                None => self.sleep(&[listener.as_fd()]),
+                None => self.sleep(&[door.fd()]),
             }
             self.end_of_dump()?;
         }
@@ -187,7 +189,10 @@ mod tests {
     use super::*;
     use rand::rngs::SmallRng;
     use rand::{RngExt, SeedableRng};
-    use std::io::Write;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
 
     /// An IPv4 blackhole route to 10.0.`third`.0/24.
     fn route(third: u8) -> Vec<u8> {
@@ -258,11 +263,27 @@ mod tests {
         panic!("no update came in 180 s");
     }
 
-    #[test]
-    fn zebra_calls_hangs_up_and_calls_again() {
+    /// Those who may connect: our own user, or nobody.
+    fn guests(own: bool) -> Guests {
+        let users = own.then(|| rustix::process::geteuid().as_raw()).into_iter().collect();
+        Guests { users, addresses: Vec::new() }
+    }
+
+    fn door(guests: Guests) -> (Door, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut fpm = listen(listener.into(), Duration::ZERO, || {}).unwrap();
+        (Door::tcp(listener.into(), perigee_helper::open_diagnosis().unwrap(), guests).unwrap(), address)
+    }
+
+    /// Waits until the other end has hung up, without having said anything.
+    fn is_sent_away(mut stranger: impl Read) {
+        assert_eq!(stranger.read(&mut [0; 8]).ok().filter(|n| *n > 0), None, "an answer");
+    }
+
+    #[test]
+    fn zebra_calls_hangs_up_and_calls_again() {
+        let (door, address) = door(guests(true));
+        let mut fpm = listen(door, Duration::ZERO, || {}).unwrap();
         for call in 0..2 {
             let mut zebra = TcpStream::connect(address).unwrap();
             assert_eq!(wait(&mut fpm), Update::DumpBegins);
@@ -275,11 +296,71 @@ mod tests {
         let mut stranger = TcpStream::connect(address).unwrap();
         assert_eq!(wait(&mut fpm), Update::DumpBegins);
         stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert_eq!(
-            stranger.read(&mut [0; 8]).ok().filter(|n| *n > 0),
-            None,
-            "the connection is closed without an answer"
-        );
+        is_sent_away(stranger);
         assert_eq!(wait(&mut fpm), Update::DumpEnds { complete: false }, "what it did not name is not gone");
+    }
+
+    /// The latest connection was taken for that of the zebra that is alive: any local process replaced it.
+    #[test]
+    fn a_second_zebra_never_replaces_the_first() {
+        let (door, address) = door(guests(true));
+        let mut fpm = listen(door, Duration::ZERO, || {}).unwrap();
+        let mut zebra = TcpStream::connect(address).unwrap();
+        assert_eq!(wait(&mut fpm), Update::DumpBegins);
+        assert_eq!(wait(&mut fpm), Update::DumpEnds { complete: true });
+        for _ in 0..20 {
+            let mut second = TcpStream::connect(address).unwrap();
+            let _ = second.write_all(&framed(&route(66)));
+            is_sent_away(second);
+        }
+        zebra.write_all(&framed(&route(1))).unwrap();
+        let first = |messages: &[Message]| matches!(messages, [Message::Route(change)] if format!("{change:?}").contains("10.0.1.0"));
+        assert!(matches!(wait(&mut fpm), Update::Notifications(messages) if first(&messages)));
+        // Started again, it gets in at once, even if what the first one sent last has not been read.
+        zebra.write_all(&framed(&route(2))).unwrap();
+        drop(zebra);
+        let _again = TcpStream::connect(address).unwrap();
+        while wait(&mut fpm) != Update::DumpBegins {}
+    }
+
+    /// A process of any user replaced zebra's routes.
+    #[test]
+    fn users_and_addresses_that_are_not_named_are_sent_away() {
+        let (door, address) = door(Guests { addresses: vec!["127.0.0.1".parse().unwrap()], ..guests(false) });
+        let mut fpm = listen(door, Duration::ZERO, || {}).unwrap();
+        let mut stranger = TcpStream::connect(address).unwrap();
+        let _ = stranger.write_all(&framed(&route(66)));
+        is_sent_away(stranger);
+        assert_eq!(fpm.next(), None, "its user is known, so its address is not enough");
+        let folder = tempfile::tempdir().unwrap();
+        for (own, name) in [(false, "strangers"), (true, "own")] {
+            let path = folder.path().join(name);
+            let (door, file) = Door::unix(&path, None, guests(own)).unwrap();
+            let mut fpm = listen(door, Duration::ZERO, || {}).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            let mut zebra = UnixStream::connect(&path).unwrap();
+            match own {
+                true => assert_eq!(wait(&mut fpm), Update::DumpBegins),
+                false => {
+                    let _ = zebra.write_all(&framed(&route(66)));
+                    is_sent_away(zebra);
+                    assert_eq!(fpm.next(), None);
+                }
+            }
+            assert!(Door::unix(&path, None, guests(own)).is_err(), "another router listens there");
+            drop((fpm, file));
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn the_socket_of_a_router_that_was_killed_is_replaced_and_another_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fpm");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        drop(Door::unix(&path, None, guests(true)).unwrap());
+        std::fs::write(&path, "text").unwrap();
+        assert!(Door::unix(&path, None, guests(true)).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
     }
 }

@@ -2,13 +2,13 @@
 //! The router's side in Linux: twins, VLANs on them, and the feeds by which it follows what happens there.
 
 use super::ports::Opened;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use perigee_config as config;
-use perigee_config::Config;
+use perigee_config::{Config, FpmAddress, FpmGuest};
 use perigee_helper::twin::Twin;
-use perigee_helper::{SocketWanted, TwinStatus, TwinWanted, open_links, open_plain};
+use perigee_helper::{Helper, SocketWanted, TwinStatus, TwinWanted, open_links, open_plain, privileges};
 use perigee_net::{InterfaceAddress, MacAddr};
-use perigee_netlink::fpm;
+use perigee_netlink::fpm::{self, Door, Guests, SocketFile};
 use perigee_netlink::{KernelStatistics, Scope, follow};
 use perigee_router::{Below, LinuxFeeds, Mailbox};
 
@@ -55,13 +55,19 @@ pub(super) fn make_vlans(config: &Config, opened: &Opened) {
 }
 
 /// Starts to follow Linux, if there are twins, and the links under ports.
-pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) -> Result<(LinuxFeeds, Option<Below>)> {
+///
+/// With a unix socket for FPM comes its file.
+pub(super) fn follow_linux(
+    config: &Config,
+    opened: &Opened,
+    mailbox: &Mailbox,
+) -> Result<(LinuxFeeds, Option<Below>, Option<SocketFile>)> {
     let bell = || {
         let bell = mailbox.bell();
         move || bell.ring()
     };
-    let (mut feeds, mut below) = (LinuxFeeds::default(), None);
-    let Some(helper) = &opened.helper else { return Ok((feeds, below)) };
+    let (mut feeds, mut below, mut socket) = (LinuxFeeds::default(), None, None);
+    let Some(helper) = &opened.helper else { return Ok((feeds, below, socket)) };
     if config.ports.iter().any(|port| port.twin) {
         let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
         feeds.netlink = Some(Box::new(follow(sockets, Scope::Everything, bell())?));
@@ -69,14 +75,56 @@ pub(super) fn follow_linux(config: &Config, opened: &Opened, mailbox: &Mailbox) 
         feeds.statistics = Some(Box::new(KernelStatistics::new(questions)));
     }
     if feeds.netlink.is_some() && config.linux.feed == config::Feed::Fpm {
-        let listener = SocketWanted::Listener(config.linux.fpm);
-        let listener = helper.open_socket(listener, config.router.namespace.as_ref())?;
-        feeds.routes = Some(Box::new(fpm::listen(listener, config.linux.fpm_hold, bell())?));
+        let (door, file) = fpm_door(config, helper)?;
+        feeds.routes = Some(Box::new(fpm::listen(door, config.linux.fpm_hold, bell())?));
+        socket = file;
     }
     if config.ports.iter().any(|port| matches!(port.device, config::Device::Linux { .. })) {
         let reports = Box::new(follow(open_links()?, Scope::Links, bell())?);
         let statistics = Box::new(KernelStatistics::new(open_plain()?));
         below = Some(Below { reports, statistics });
     }
-    Ok((feeds, below))
+    Ok((feeds, below, socket))
+}
+
+/// Where zebra connects to, for those who may.
+fn fpm_door(config: &Config, helper: &Helper) -> Result<(Door, Option<SocketFile>)> {
+    let (guests, group) = fpm_guests(config.linux.fpm_from.as_deref())?;
+    match &config.linux.fpm {
+        FpmAddress::Tcp(address) => {
+            let open = |socket| helper.open_socket(socket, config.router.namespace.as_ref());
+            let (listener, diagnosis) = (open(SocketWanted::Listener(*address))?, open(SocketWanted::Diagnosis)?);
+            Ok((Door::tcp(listener, diagnosis, guests)?, None))
+        }
+        FpmAddress::Unix(path) => {
+            let (door, file) = Door::unix(path, group, guests).with_context(|| {
+                format!("cannot listen for routes at {}; choose another `fpm` in [linux]", path.display())
+            })?;
+            Ok((door, Some(file)))
+        }
+    }
+}
+
+/// Who may send routes, and the group of the first of them who is neither root nor who starts the router: a unix socket is its, too.
+fn fpm_guests(given: Option<&[FpmGuest]>) -> Result<(Guests, Option<u32>)> {
+    let own = rustix::process::geteuid().as_raw();
+    // FRR's packages have a user of this name.
+    let usual = || ["root", "frr"].iter().filter_map(|name| privileges::user(name).ok());
+    let Some(given) = given else {
+        let group = usual().find(|(user, _)| ![0, own].contains(user)).map(|(_, group)| group);
+        let users = usual().map(|(user, _)| user).chain([own]).collect();
+        return Ok((Guests { users, addresses: Vec::new() }, group));
+    };
+    let (mut guests, mut group) = (Guests::default(), None);
+    for guest in given {
+        match guest {
+            FpmGuest::Address(address) => guests.addresses.push(address.to_canonical()),
+            FpmGuest::User(name) => {
+                let (user, of_user) = privileges::user(name).context("`fpm_from` in [linux]")?;
+                guests.users.push(user);
+                group = group.or(Some(of_user).filter(|_| ![0, own].contains(&user)));
+            }
+        }
+    }
+    Ok((guests, group))
 }

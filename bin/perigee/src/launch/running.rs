@@ -9,6 +9,7 @@ use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
 use perigee_helper::{confine, privileges};
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
+use perigee_netlink::fpm::SocketFile;
 use perigee_packet::{Pool, PortInfo};
 use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, Settings, SlowParts, SlowThread};
 use perigee_worker::{Stop, Worker};
@@ -24,6 +25,8 @@ pub struct Running {
     pub(super) assistants: Vec<JoinHandle<()>>,
     pub(super) slow: Option<JoinHandle<()>>,
     pub(super) server: Option<Server>,
+    /// Removed at the end.
+    pub(super) _fpm: Option<SocketFile>,
     pub(super) counters: Vec<Arc<Counters>>,
     pub(super) custom: Arc<CustomReasons>,
     // Dropped in this order: rules and ports before the pools that their buffers go back to.
