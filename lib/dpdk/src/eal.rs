@@ -3,8 +3,8 @@
 
 mod folder;
 
+use folder::{Held, remove_left_behind, remove_runtime_dir, runtime_dir, telemetry_socket};
 pub use folder::{fallback_runtime_dir, set_runtime_dir};
-use folder::{remove_left_behind, remove_runtime_dir, runtime_dir, telemetry_socket};
 
 use crate::error::{Error, Result, c_string, errno_text, last_errno, text};
 use crate::{ffi, log};
@@ -94,6 +94,7 @@ pub(crate) struct Started {
     note: Option<String>,
     /// DPDK's own socket.
     telemetry: Option<PathBuf>,
+    folder: Option<Held>,
 }
 
 impl Drop for Started {
@@ -101,7 +102,7 @@ impl Drop for Started {
         let folder = runtime_dir();
         // SAFETY: everything that uses EAL holds a reference to self, and is gone.
         unsafe { ffi::rte_eal_cleanup() };
-        remove_runtime_dir(&folder, self.telemetry.as_deref());
+        remove_runtime_dir(&folder, self.telemetry.as_deref(), self.folder.take());
     }
 }
 
@@ -140,6 +141,7 @@ impl Eal {
         unsafe { ffi::perigee_give_memory_back() };
         set_runtime_dir(config.runtime_dir.as_deref())?;
         log::capture(config.log_level >= LogLevel::Info);
+        let folder = Held::new(&file_prefix(config));
 
         // EAL permutes the vector and keeps pointers to the texts, so they stay for the rest of the process.
         let texts: Vec<CString> = arguments.iter().map(|a| c_string(a)).collect::<Result<_>>()?;
@@ -150,7 +152,7 @@ impl Eal {
         // EAL pins the thread that calls it; this thread and those that it starts later may run on any core.
         let restored = sched_setaffinity(None, &affinity);
         if started < 0 {
-            remove_runtime_dir(&runtime_dir(), telemetry_socket(&runtime_dir()).as_deref());
+            remove_runtime_dir(&runtime_dir(), telemetry_socket(&runtime_dir()).as_deref(), folder);
             let cause = log::cause(0, last_errno());
             let advice = match cause.contains("virtual area") {
                 true => {
@@ -167,7 +169,13 @@ impl Eal {
             remove_left_behind(parent, std::time::SystemTime::now());
         }
         restored.map_err(|e| Error::new(format!("the main thread could not be given its cores back: {e}")))?;
-        let started = Arc::new(Started { hugepages, note, telemetry: telemetry_socket(&runtime_dir()) });
+        // With other arguments it may be another one.
+        let (folder, other) = match folder {
+            Some(held) if held.is(&runtime_dir()) => (Some(held), None),
+            other => (None, other),
+        };
+        other.into_iter().for_each(Held::remove);
+        let started = Arc::new(Started { hugepages, note, telemetry: telemetry_socket(&runtime_dir()), folder });
         *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&started);
         Ok(Eal(started))
     }
@@ -335,6 +343,16 @@ fn free_hugepage_mb(folder: &Path) -> u64 {
     free_kb.sum::<u64>() / 1024
 }
 
+/// The file prefix that EAL takes: the last one of its arguments.
+fn file_prefix(config: &EalConfig) -> String {
+    const NAME: &str = "--file-prefix";
+    let mut given = config.extra.iter().enumerate().filter_map(|(at, argument)| match argument.strip_prefix(NAME)? {
+        "" => config.extra.get(at + 1).cloned(),
+        value => value.strip_prefix('=').map(str::to_owned),
+    });
+    given.next_back().unwrap_or_else(|| config.file_prefix.clone())
+}
+
 /// `named`: DPDK can name cores below this one.
 fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet, named: usize) -> Result<Vec<String>> {
     let given = |names: &[&str]| config.extra.iter().any(|a| names.iter().any(|n| a.starts_with(n)));
@@ -444,6 +462,16 @@ mod tests {
             "perigee --iova-mode=va --file-prefix=x --lcores=0@5 --in-memory --single-file-segments \
              --allow=0000:01:00.0 --log-level=pmd:debug --vdev=net_null7"
         );
+    }
+
+    #[test]
+    fn the_last_file_prefix_holds() {
+        let of = |extra: &[&str]| {
+            let extra = extra.iter().map(|argument| (*argument).to_owned()).collect();
+            file_prefix(&EalConfig { file_prefix: "x".into(), extra, ..EalConfig::default() })
+        };
+        assert_eq!(of(&["-m64"]), "x");
+        assert_eq!(of(&["--file-prefix=y", "--file-prefix", "z", "-m64"]), "z");
     }
 
     #[test]

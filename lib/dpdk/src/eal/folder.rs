@@ -3,6 +3,10 @@
 
 use crate::error::{Error, Result, text};
 use crate::ffi;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{DirBuilder, File, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Name of DPDK's telemetry socket.
@@ -37,13 +41,72 @@ pub(super) fn telemetry_socket(folder: &Path) -> Option<PathBuf> {
     sockets.lines().find_map(ours)
 }
 
-/// EAL leaves its folder behind. If there is more in it than the socket, it is somebody else's too, and stays.
-pub(super) fn remove_runtime_dir(folder: &Path, telemetry: Option<&Path>) {
-    if folder.is_absolute() {
-        if let Some(telemetry) = telemetry {
-            let _ = std::fs::remove_file(telemetry);
+/// The folder that EAL will choose: `rte_eal_get_runtime_dir` knows it only afterwards.
+fn expected_dir(prefix: &str) -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let root = rustix::process::getuid().is_root();
+    let of_user =
+        || if root { PathBuf::from("/var/run") } else { set("XDG_RUNTIME_DIR").unwrap_or_else(|| "/tmp".into()) };
+    set("RUNTIME_DIRECTORY").unwrap_or_else(of_user).join("dpdk").join(prefix)
+}
+
+/// A run-time folder that nobody removes while it is held. Processes with one file prefix share it.
+#[derive(Debug)]
+pub(super) struct Held {
+    path: PathBuf,
+    folder: File,
+}
+
+impl Held {
+    /// Makes the folder, and holds it: a process of the same prefix that ends removed it while EAL started here.
+    pub(super) fn new(prefix: &str) -> Option<Held> {
+        Held::at(expected_dir(prefix))
+    }
+
+    fn at(path: PathBuf) -> Option<Held> {
+        loop {
+            let removed =
+                |error: &std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists);
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            let folder = match made.and_then(|()| File::open(&path)) {
+                // Meanwhile.
+                Err(error) if removed(&error) => continue,
+                folder => folder.ok()?,
+            };
+            flock(&folder, FlockOperation::LockShared).ok()?;
+            let identity = |file: &Metadata| (file.dev(), file.ino());
+            let own = identity(&folder.metadata().ok()?);
+            // It may have been removed before it was held.
+            if path.metadata().is_ok_and(|there| identity(&there) == own) {
+                return Some(Held { path, folder });
+            }
         }
-        let _ = std::fs::remove_dir(folder);
+    }
+
+    /// Whether it is the folder that EAL has chosen.
+    pub(super) fn is(&self, folder: &Path) -> bool {
+        self.path == folder
+    }
+
+    /// Removes it, if nobody else holds it and nothing is in it.
+    pub(super) fn remove(self) {
+        if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// EAL leaves its folder behind. If there is more in it than the socket, it is somebody else's too, and stays.
+pub(super) fn remove_runtime_dir(folder: &Path, telemetry: Option<&Path>, held: Option<Held>) {
+    if !folder.is_absolute() {
+        return held.into_iter().for_each(Held::remove);
+    }
+    if let Some(telemetry) = telemetry {
+        let _ = std::fs::remove_file(telemetry);
+    }
+    match held {
+        Some(held) => held.remove(),
+        None => drop(std::fs::remove_dir(folder)),
     }
 }
 
@@ -65,7 +128,9 @@ pub(super) fn remove_left_behind(parent: &Path, now: std::time::SystemTime) {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with("perigee-"));
         if ours && let Ok(sockets) = left(&entry.path()) {
             sockets.iter().for_each(|socket| drop(std::fs::remove_file(socket)));
-            remove_runtime_dir(&entry.path(), None);
+            if let Some(held) = Held::at(entry.path()) {
+                held.remove();
+            }
         }
     }
 }
@@ -146,6 +211,32 @@ mod tests {
         assert_eq!(there(), "other perigee-1 perigee-2 perigee-3 perigee-4", "they are young");
         remove_left_behind(parent.path(), now + std::time::Duration::from_secs(61));
         assert_eq!(there(), "other perigee-2 perigee-3");
+    }
+
+    /// `kill PID; perigee run FILE`: the one that ended removed the folder while DPDK started in it, which then could not access it.
+    #[test]
+    fn a_folder_that_another_process_holds_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("dpdk").join("router");
+        let (first, second) = (Held::at(path.clone()).unwrap(), Held::at(path.clone()).unwrap());
+        assert!(first.is(&path));
+        remove_runtime_dir(&path, None, Some(first));
+        assert!(path.exists(), "the second one holds it");
+        remove_runtime_dir(&path, None, Some(second));
+        assert!(!path.exists());
+        // Many that come and go: whoever holds it finds it there.
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let held = Held::at(path.clone()).unwrap();
+                        assert!(path.exists());
+                        held.remove();
+                    }
+                });
+            }
+        });
+        assert!(!path.exists());
     }
 
     /// Of two routers of one name, the second one's socket stayed behind, and the folder with it.
