@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The socket and the thread behind it.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::sync::watch;
 
@@ -20,6 +21,10 @@ use perigee_helper::{confine, privileges};
 
 /// How long pending requests may still take once the router stops.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How often, and at which intervals, the lock of the socket's folder is tried for: others have it for less than a millisecond.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the API could not start: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +124,7 @@ fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| StartError(format!("cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR to a folder of yours", folder.display())))?;
     }
+    let _lock = lock_folder(path);
     make_way(path)?;
     let bound = || -> io::Result<UnixListener> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -130,6 +136,23 @@ fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
         Ok(socket.into())
     };
     bound().map_err(|error| refused(path, &error))
+}
+
+/// Keeps other routers from making way in this folder until the socket listens: of two that start at once, the second one would take
+/// the first one's new socket for that of a killed router. A folder that cannot be locked has one user.
+fn lock_folder(path: &Path) -> Option<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder).ok()?;
+    // In a folder like /tmp, others may have locked it for long.
+    for _ in 0..LOCK_TRIES {
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Some(folder),
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
+            Err(_) => return None,
+        }
+    }
+    tracing::debug!("somebody keeps the folder of {} locked", path.display());
+    None
 }
 
 /// Removes the socket of a router that was killed; refuses to remove that of a running one, or anything else.
