@@ -3,8 +3,10 @@
 
 use crate::{PORTS, Pair};
 use perigee_lab::seen;
-use perigee_tests::{Router, World, wait_for, wait_until};
+use perigee_tests::{Good, Host, LONGEST_WAIT, Process, Router, World, perigee, wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 perigee_tests::scenarios![
@@ -13,6 +15,8 @@ perigee_tests::scenarios![
     a_standby_restores_what_router_and_helper_cannot,
     a_router_without_helper_forwards_and_says_so_once,
     a_killed_standby_is_replaced,
+    a_helper_that_hangs_stops_nothing_but_what_needs_it,
+    helpers_that_hang_fail_a_reload_in_a_sentence,
 ];
 
 /// The processes called `perigee helper`, oldest first: the helper and its standby.
@@ -26,7 +30,15 @@ fn both() -> [i32; 2] {
 }
 
 fn kill(pid: i32) {
-    kill_process(Pid::from_raw(pid).expect("a number"), Signal::KILL).expect("the process is there");
+    signal(pid, Signal::KILL);
+}
+
+fn signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).expect("a number"), signal).expect("the process is there");
+}
+
+fn gone(pid: i32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
 }
 
 fn deaths(router: &Router) -> u64 {
@@ -42,6 +54,8 @@ fn a_killed_helper_is_replaced(world: &World) {
         let [helper, standby] = both();
         kill(helper);
         wait_until("the death to be noticed", || deaths(&router) == killed);
+        // It stayed in the list of processes until the router ended.
+        wait_until("it to be gone", || gone(helper));
         assert_eq!(router.show("linux")["helper"], "alive");
         assert_eq!(both()[0], standby, "the standby is the helper now, and has one itself");
         world.ip("link del wan");
@@ -111,4 +125,66 @@ fn a_killed_standby_is_replaced(world: &World) {
     assert_eq!((both()[0], deaths(&router)), (helper, 0));
     router.says("the standby of the helper process has died");
     router.stop();
+}
+
+/// A reload that adds an address, which the helper has to tell Linux; nobody waits for its answer here.
+fn reload_another_address(world: &World) -> Process {
+    world.configuration("", &PORTS.replace("\"10.0.1.1/24\"", "\"10.0.1.1/24\", \"10.0.1.200/24\""));
+    world.start(Command::new(perigee()).args(["reload", "--socket", "/run/t.sock"]).env("NO_COLOR", "1"))
+}
+
+/// What does not take the helper goes on: questions, known traffic, ARP, neighbors that are new.
+fn all_goes_on(client: &Host, router: &Router) {
+    client.run("ip neigh flush dev eth0").good();
+    router.ask("neighbor flush").good();
+    client.ping(20, "10.0.2.2");
+    assert_eq!(router.show("ports").as_array().map(Vec::len), Some(2));
+}
+
+/// The slow path waited for it: nothing was answered, no neighbor was found, and senders stopped for want of ARP.
+fn a_helper_that_hangs_stops_nothing_but_what_needs_it(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let [helper, standby] = both();
+    signal(helper, Signal::STOP);
+    let mut reload = reload_another_address(world);
+    all_goes_on(&client, &router);
+    let status = reload.wait(LONGEST_WAIT).good();
+    assert!(status.success(), "{}", reload.said());
+    router.says("it is ended by its standby, which takes its place");
+    wait_until("it to be gone", || gone(helper));
+    assert!(world.ip("addr show dev wan").contains("10.0.1.200/24"));
+    client.ping(5, "10.0.1.200");
+    assert_eq!((both()[0], deaths(&router)), (standby, 1));
+    router.stop();
+    assert_eq!(world.interfaces(), before);
+}
+
+fn helpers_that_hang_fail_a_reload_in_a_sentence(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let [helper, standby] = both();
+    [helper, standby].into_iter().for_each(|pid| signal(pid, Signal::STOP));
+    let mut reload = reload_another_address(world);
+    all_goes_on(&client, &router);
+    assert!(!reload.wait(LONGEST_WAIT).good().success());
+    let said = reload.said();
+    assert!(
+        said.contains("the twin wan keeps its old addresses: the helper process has not answered for 10s"),
+        "{said}"
+    );
+    wait_until("it to be shown", || router.show("linux")["helper"] == "silent");
+    all_goes_on(&client, &router);
+    signal(standby, Signal::CONT);
+    wait_until("it to answer", || router.show("linux")["helper"] == "alive");
+    router.says("the helper process answers again");
+    wait_until("the late change", || world.ip("addr show dev wan").contains("10.0.1.200/24"));
+    client.reaches("10.0.1.200");
+    wait_until("the first one to be gone", || gone(helper));
+    router.stop();
+    assert_eq!(world.interfaces(), before);
 }

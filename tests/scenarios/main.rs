@@ -3,6 +3,7 @@
 
 mod bench;
 mod bgp;
+mod claims;
 mod demo;
 mod device;
 mod doors;
@@ -61,6 +62,7 @@ use std::process::ExitCode;
 const ALL: &[&[Scenario]] = &[
     bench::SCENARIOS,
     bgp::SCENARIOS,
+    claims::SCENARIOS,
     demo::SCENARIOS,
     device::SCENARIOS,
     doors::SCENARIOS,

@@ -5,11 +5,13 @@
 //! helper removes twins and restores interfaces when its socket closes.
 //! The same happens when the end is asked for during the start.
 
+mod claims;
 mod linux;
 mod ports;
 mod running;
 mod start;
 
+pub use claims::ends;
 pub use running::{Running, spawn};
 pub use start::{Interrupted, Start};
 
@@ -27,7 +29,6 @@ use perigee_helper::privileges::Became;
 use perigee_helper::{Helper, Reach, privileges};
 use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
-use perigee_netlink::fpm::SocketFile;
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_router::{
     AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, LinuxParts, Lookups, Mailbox, Ports,
@@ -46,10 +47,14 @@ use std::sync::Arc;
 /// One sentence with the way out, or [`Interrupted`]; nothing is left behind.
 pub fn launch(config: Config, path: &Path, machine: Machine, start: &Start) -> Result<Running> {
     let script = scripts::read(config.router.script.as_deref())?;
+    claims::take(&config, start)?;
     let helper = start_helper(&config)?;
     // It may take long on a busy machine.
     tracing::info!("{} starts", dpdk::version());
     let eal = start.uninterrupted(|| start_eal(&with_memory(&config), pci_devices(&config)))?;
+    if let Some(helper) = &helper {
+        helper.remove_at_end(eal.files())?;
+    }
     let opened = open_ports(&eal, &config, helper, start)?;
     assemble(config, path, machine, script, eal, opened, start)
 }
@@ -79,16 +84,15 @@ fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
     }
     let program = std::env::current_exe().context("the program's own path is not known")?;
     let reach = Reach::to(config.router.namespace.as_ref());
-    Ok(Some(Arc::new(Helper::start(&program, reach)?)))
+    let helper = claims::shared(|| Helper::start(&program, reach))??;
+    // Before there is anything to restore: whichever of the two is killed, the other one does it.
+    helper.stand_by()?;
+    Ok(Some(Arc::new(helper)))
 }
 
-/// The router becomes an unprivileged user's. Files that only root can remove are left to the helper.
-fn give_up_root(settings: &Settings, fpm: Option<&SocketFile>, eal: &Eal, helper: Option<&Arc<Helper>>) -> Result<()> {
+/// The router becomes an unprivileged user's. Files that only root can remove have been left to the helper.
+fn give_up_root(settings: &Settings, helper: Option<&Arc<Helper>>) -> Result<()> {
     if let Some(helper) = helper {
-        let sockets =
-            std::iter::once(settings.config.router.socket.clone()).chain(fpm.map(|file| file.path().to_owned()));
-        let files = sockets.chain(eal.files());
-        helper.remove_at_end(files.collect())?;
         helper.started()?;
     }
     match privileges::become_user().context("the router cannot give up being root")? {
@@ -322,6 +326,9 @@ fn assemble(
     let (assistants, helpers) = assistants(&config, queues, bells, &opened, &forwarding, &common);
     let counters = ends.iter().map(|end| end.counters.clone()).collect();
     let server = Server::start(&config.router.socket, config.router.metrics, Arc::new(common.mailbox.clone()))?;
+    if let Some(helper) = &opened.helper {
+        helper.remove_at_end(vec![config.router.socket.clone()])?;
+    }
     let (nodes, of_workers) = (table_nodes(&config), worker_nodes(&config));
     let copy = |node: Option<u16>| nodes.iter().position(|own| Some(*own) == node).unwrap_or(0);
     let places: Vec<_> =
@@ -342,8 +349,8 @@ fn assemble(
         stop: common.stop.clone(),
     };
     start.step()?;
-    give_up_root(&slow.settings, fpm.as_ref(), &eal, opened.helper.as_ref())?;
-    let linux = LinuxParts { feeds, helper: opened.helper };
+    give_up_root(&slow.settings, opened.helper.as_ref())?;
+    let linux = LinuxParts { feeds, helper: opened.helper.clone() };
     let mut running = Running {
         counters,
         custom: common.custom,
@@ -357,6 +364,7 @@ fn assemble(
         _rules: opened.rules,
         ports: opened.ports,
         pools: opened.pools,
+        helper: opened.helper,
     };
     running.start_threads(&eal, workers, &places, &scripts, helpers, (slow, linux))?;
     Ok(running)

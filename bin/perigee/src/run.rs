@@ -5,7 +5,7 @@ mod front;
 mod signals;
 
 use crate::check;
-use crate::launch::{Interrupted, Start, launch};
+use crate::launch::{Interrupted, Start, ends, launch};
 use crate::output::word;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
@@ -113,6 +113,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let socket = running.socket().unwrap_or(Path::new("")).display();
     tracing::info!("running; `perigee show ports --socket {}`", word(socket));
     let asked = signals.wait(&running);
+    ends();
     let account = running.shut_down()?;
     tracing::info!("stopped; every packet buffer is back; {account}");
     Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })

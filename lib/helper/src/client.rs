@@ -6,12 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::message::{
-    Answer, LinkChange, LinkPreparation, NeighborChange, Request, SocketWanted, TwinStatus, TwinWanted, receive, send,
+    Answer, LinkChange, LinkPreparation, NeighborChange, PATIENCE, Request, SocketWanted, TwinStatus, TwinWanted,
+    is_closed, ready, receive, send,
 };
 use crate::NetlinkSockets;
 use crate::reach::Reach;
@@ -31,17 +33,37 @@ pub struct HelperError(String);
 pub struct Helper {
     /// One request at a time.
     sockets: Mutex<Sockets>,
-    /// The first one; the others are their predecessors' children.
-    process: Child,
 }
 
 #[derive(Debug)]
 struct Sockets {
     /// Closed first, which is what ends the process.
-    helper: Option<OwnedFd>,
-    standby: Option<OwnedFd>,
+    helper: Option<Line>,
+    standby: Option<Line>,
+    /// Those of helpers that did not answer, and that were not seen to end: with the socket closed, they would take the router for dead.
+    silent: Vec<Line>,
+    /// The first one, while it lives; the others are their predecessors' children.
+    process: Option<Child>,
     deaths: u64,
     standby_deaths: u64,
+}
+
+/// A socket to a helper.
+#[derive(Debug)]
+struct Line {
+    socket: OwnedFd,
+    /// Answers that may still come, to requests that were given up.
+    owed: u32,
+    /// How long one request may take.
+    patience: Duration,
+}
+
+/// What came of a request.
+enum Exchange {
+    Answer(Answer, Option<OwnedFd>),
+    Dead,
+    /// There was no answer in time.
+    Silent,
 }
 
 /// How the helper is.
@@ -49,6 +71,8 @@ struct Sockets {
 pub struct HelperHealth {
     /// Whether there is one to ask.
     pub alive: bool,
+    /// Whether it answers: it has not left a request open.
+    pub answers: bool,
     /// Whether another one stands by.
     pub standby: bool,
     /// How many helpers have died.
@@ -77,18 +101,25 @@ impl Helper {
         // A process group of its own keeps Ctrl-C from it: it must outlive the router to clean up.
         let process =
             command.stdin(Stdio::from(other)).stdout(Stdio::null()).process_group(0).spawn().map_err(failed)?;
-        let sockets = Sockets { helper: Some(own), standby: None, deaths: 0, standby_deaths: 0 };
-        Ok(Self { sockets: Mutex::new(sockets), process })
+        Ok(Self { sockets: Mutex::new(Sockets::new(own, process)) })
     }
 
     /// How the helper is, and puts the standby in its place if it has died. Never waits: `None` while a request is under way.
     pub fn look(&self) -> Option<HelperHealth> {
         let mut sockets = self.sockets.try_lock().ok()?;
-        if sockets.helper.as_ref().is_some_and(is_closed) {
+        if sockets.helper.as_ref().is_some_and(Line::is_closed) {
             sockets.replace();
         }
-        let gone = sockets.standby.take_if(|standby| is_closed(standby)).is_some();
+        let gone = sockets.standby.take_if(|standby| standby.is_closed()).is_some();
         sockets.standby_deaths += u64::from(gone);
+        sockets.silent.retain(|line| !line.is_closed());
+        // A child that has died stays in the list of processes until it is asked for.
+        if sockets.process.as_mut().is_some_and(|process| matches!(process.try_wait(), Ok(Some(_)))) {
+            sockets.process = None;
+        }
+        if let Some(helper) = &mut sockets.helper {
+            let _ = helper.catch_up();
+        }
         Some(sockets.health())
     }
 
@@ -104,7 +135,7 @@ impl Helper {
         match sockets.ask(&Request::Standby)? {
             (Answer::Socket, Some(fd)) => {
                 // Under the same lock as the request: a helper that died in between would have nobody to take its place.
-                sockets.standby = Some(fd);
+                sockets.standby = Some(Line::new(fd));
                 Ok(())
             }
             _ => Err(confused()),
@@ -231,15 +262,38 @@ impl Helper {
 }
 
 impl Sockets {
+    fn new(helper: OwnedFd, process: Child) -> Sockets {
+        let (helper, process) = (Some(Line::new(helper)), Some(process));
+        Sockets { helper, standby: None, silent: Vec::new(), process, deaths: 0, standby_deaths: 0 }
+    }
+
     fn ask(&mut self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
         loop {
             let ended = || HelperError("the helper process has ended: Linux is not changed any more".to_owned());
-            let socket = self.helper.as_ref().ok_or_else(ended)?;
-            match exchange(socket, request) {
-                Ok(Some((Answer::Failed(why), _))) => return Err(HelperError(why)),
-                Ok(Some(answer)) => return Ok(answer),
+            let helper = self.helper.as_mut().ok_or_else(ended)?;
+            let patience = helper.patience;
+            match helper.exchange(request) {
+                Ok(Exchange::Answer(Answer::Failed(why), _)) => return Err(HelperError(why)),
+                Ok(Exchange::Answer(answer, fd)) => {
+                    self.silent.retain(|line| !line.is_closed());
+                    return Ok((answer, fd));
+                }
                 // The standby carries out what this one has not, or not wholly.
-                Ok(None) => self.replace(),
+                Ok(Exchange::Dead) => self.replace(),
+                Ok(Exchange::Silent) if self.standby.is_some() => {
+                    tracing::warn!(
+                        "the helper process has not answered for {patience:?}: it is ended by its standby, which takes its place"
+                    );
+                    // It is closed once the other one has ended.
+                    self.silent.extend(self.helper.take());
+                    self.replace();
+                }
+                Ok(Exchange::Silent) => {
+                    return Err(HelperError(format!(
+                        "the helper process has not answered for {patience:?}, and there is no standby: is it stopped? \
+                         `pgrep -f 'perigee helper'` finds it, `kill -CONT` lets it go on"
+                    )));
+                }
                 Err(error) => return Err(HelperError(format!("the helper process does not answer: {error}"))),
             }
         }
@@ -252,27 +306,73 @@ impl Sockets {
     }
 
     fn health(&self) -> HelperHealth {
-        let (alive, standby) = (self.helper.is_some(), self.standby.is_some());
-        HelperHealth { alive, standby, deaths: self.deaths, standby_deaths: self.standby_deaths }
+        HelperHealth {
+            alive: self.helper.is_some(),
+            answers: self.helper.as_ref().is_some_and(|helper| helper.owed == 0),
+            standby: self.standby.is_some(),
+            deaths: self.deaths,
+            standby_deaths: self.standby_deaths,
+        }
     }
 }
 
-/// A request and its answer; `None` if the helper is dead.
-fn exchange(socket: &OwnedFd, request: &Request) -> std::io::Result<Option<(Answer, Option<OwnedFd>)>> {
-    let dead = |error: &std::io::Error| {
-        matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
-    };
-    match send(socket, request, None).and_then(|()| receive(socket)) {
-        Err(error) if dead(&error) => Ok(None),
-        result => result,
+impl Line {
+    fn new(socket: OwnedFd) -> Line {
+        Line { socket, owed: 0, patience: PATIENCE }
     }
-}
 
-/// Whether nobody is at the other end any more.
-fn is_closed(socket: &OwnedFd) -> bool {
-    let mut fds = [PollFd::new(socket, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
+    /// A request and its answer. Where an earlier one is still open, this one is not waited for.
+    fn exchange(&mut self, request: &Request) -> std::io::Result<Exchange> {
+        let dead = |error: &std::io::Error| {
+            matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
+        };
+        match self.try_exchange(request) {
+            Err(error) if dead(&error) => Ok(Exchange::Dead),
+            result => result,
+        }
+    }
+
+    fn try_exchange(&mut self, request: &Request) -> std::io::Result<Exchange> {
+        if !self.catch_up()? || !ready(&self.socket, PollFlags::OUT, self.patience)? {
+            return Ok(if self.is_closed() { Exchange::Dead } else { Exchange::Silent });
+        }
+        send(&self.socket, request, None)?;
+        if !ready(&self.socket, PollFlags::IN, self.patience)? {
+            self.owed += 1;
+            return Ok(Exchange::Silent);
+        }
+        Ok(receive(&self.socket)?.map_or(Exchange::Dead, |(answer, fd)| Exchange::Answer(answer, fd)))
+    }
+
+    /// Takes answers that have come late; returns whether none is owed.
+    fn catch_up(&mut self) -> std::io::Result<bool> {
+        while self.owed > 0 && ready(&self.socket, PollFlags::IN, Duration::ZERO)? {
+            if receive::<Answer>(&self.socket)?.is_none() {
+                return Ok(false);
+            }
+            self.owed -= 1;
+        }
+        Ok(self.owed == 0)
+    }
+
+    /// Whether nobody is at the other end any more.
+    fn is_closed(&self) -> bool {
+        is_closed(&self.socket)
+    }
+
+    /// Tells the helper that it hears no more, and waits until it has restored everything, however long that takes while it shows that it
+    /// goes on within some `times` its patience; returns whether it has.
+    fn finish(&self, times: u32) -> bool {
+        if rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write).is_err() {
+            return true;
+        }
+        while ready(&self.socket, PollFlags::IN, self.patience * times).unwrap_or(true) {
+            if !matches!(receive::<Answer>(&self.socket), Ok(Some(_))) {
+                return true;
+            }
+        }
+        false
+    }
 }
 
 fn confused() -> HelperError {
@@ -282,17 +382,25 @@ fn confused() -> HelperError {
 impl Drop for Helper {
     fn drop(&mut self) {
         let sockets = self.sockets.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if sockets.helper.as_ref().is_some_and(is_closed) {
+        if sockets.helper.as_ref().is_some_and(Line::is_closed) {
             sockets.replace();
         }
-        // It ends when it hears no more, and its end of the socket is closed when everything is restored.
-        if let Some(helper) = sockets.helper.take()
-            && rustix::net::shutdown(&helper, rustix::net::Shutdown::Write).is_ok()
-        {
-            while let Ok(Some(_)) = receive::<Answer>(&helper) {}
+        // The standby restores everything if the helper does not.
+        let mut lines = [sockets.helper.take(), sockets.standby.take()].into_iter().flatten().peekable();
+        let is_any = lines.peek().is_some();
+        // It waits for the helper's word as long as this does.
+        let restored = lines.zip([1, 3]).any(|(line, patience)| line.finish(patience));
+        if is_any && !restored {
+            tracing::error!(
+                "neither the helper process nor a standby answers: the interfaces under the ports are not restored"
+            );
         }
-        sockets.standby = None;
-        if let Err(error) = self.process.wait() {
+        let Some(process) = &mut sockets.process else { return };
+        let ended = match restored {
+            true => process.wait().map(drop),
+            false => process.try_wait().map(drop),
+        };
+        if let Err(error) = ended {
             tracing::warn!("the helper process cannot be waited for: {error}");
         }
     }
@@ -311,11 +419,10 @@ mod tests {
         for _ in 0..200 {
             let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
             let ((own, other), (standby, end_of_standby)) = (pair(), pair());
-            let sockets = Sockets { helper: Some(own), standby: None, deaths: 0, standby_deaths: 0 };
             let mut process = Command::new("true").spawn().unwrap();
             // A program's copies of the sockets are closed a moment after it was started.
             process.wait().unwrap();
-            let helper = Helper { sockets: Mutex::new(sockets), process };
+            let helper = Helper { sockets: Mutex::new(Sockets::new(own, process)) };
             let asked = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(move || {
@@ -331,7 +438,7 @@ mod tests {
                 asked.store(true, Ordering::Relaxed);
                 answer.unwrap();
             });
-            let health = HelperHealth { alive: true, standby: false, deaths: 1, standby_deaths: 0 };
+            let health = HelperHealth { alive: true, answers: true, standby: false, deaths: 1, standby_deaths: 0 };
             assert_eq!(helper.look(), Some(health));
             // Else the helper waits for it to restore everything.
             drop(end_of_standby);

@@ -8,6 +8,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `message.rs` | requests, answers, and how they cross the socket |
+//! | `claims.rs` | what one router has alone, and who has it: [`Claims`] |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
 //! | `state.rs` | what the helper knows, and its standby as well |
@@ -23,6 +24,7 @@
 
 #![forbid(unsafe_code)]
 
+mod claims;
 mod client;
 pub mod confine;
 mod failure;
@@ -37,6 +39,7 @@ mod state;
 pub mod terminal;
 pub mod twin;
 
+pub use claims::{Claim, Claims, Holder, Taken};
 pub use client::{Helper, HelperError, HelperHealth};
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
 pub use reach::Reach;

@@ -9,7 +9,9 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -18,6 +20,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use perigee_net::{InterfaceAddress, MacAddr, Namespace};
+
+/// How long a process at the other end may be silent while it is waited for. A request takes milliseconds; the machine may be busy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest message in bytes; a twin with a thousand addresses fits.
 const LONGEST: usize = 128 * 1024;
@@ -227,6 +232,24 @@ pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
         _ => None,
     });
     Ok(Some((serde_json::from_slice(&text[..received.bytes])?, fd)))
+}
+
+/// Waits until a descriptor is readable (`IN`) or writable (`OUT`), or its other end is closed, for at most `longest`; returns whether it is.
+pub(super) fn ready(fd: impl AsFd, what: PollFlags, longest: Duration) -> io::Result<bool> {
+    let begin = Instant::now();
+    loop {
+        let left = Timespec::try_from(longest.saturating_sub(begin.elapsed())).map_err(io::Error::other)?;
+        let mut fds = [PollFd::new(&fd, what)];
+        match poll(&mut fds, Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return Ok(result? > 0),
+        }
+    }
+}
+
+/// Whether nobody is at the other end of a socket any more.
+pub(super) fn is_closed(socket: impl AsFd) -> bool {
+    ready(socket, PollFlags::empty(), Duration::ZERO).unwrap_or(true)
 }
 
 #[cfg(test)]

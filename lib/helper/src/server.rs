@@ -9,17 +9,23 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::claims;
 use super::failure::Failure;
 use super::links;
-use super::message::{Answer, Request, SocketWanted, receive, send};
+use super::message::{Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send};
 use super::neighbors;
 use super::reach::Reach;
 use super::state::{Change, State};
@@ -38,9 +44,10 @@ pub fn serve_stdin(reach: Reach) -> io::Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     privileges::keep_only(reach.capabilities())?;
     ignore_signals()?;
-    let mut server = Server::default();
+    let maker = claims::peer(&socket).ok().and_then(|(process, _)| Process::find(process));
+    let mut server = Server { maker, ..Server::default() };
     let result = server.serve(&socket);
-    server.restore();
+    server.restore(&socket);
     result
 }
 
@@ -68,12 +75,28 @@ impl Standby {
     }
 }
 
+/// A process, which no later one of its number is taken for.
+struct Process {
+    number: u32,
+    handle: OwnedFd,
+}
+
+impl Process {
+    fn find(number: u32) -> Option<Process> {
+        let handle = pidfd_open(Pid::from_raw(number.try_into().ok()?)?, PidfdFlags::empty()).ok()?;
+        Some(Process { number, handle })
+    }
+}
+
 /// A helper. It is a standby while it has a predecessor.
 #[derive(Default)]
 struct Server {
     state: State,
     standby: Option<Standby>,
     predecessor: Option<OwnedFd>,
+    /// Who made the socket to the router: a standby's predecessor, else the router.
+    maker: Option<Process>,
+    router: Option<Process>,
 }
 
 impl Server {
@@ -86,8 +109,10 @@ impl Server {
                 // From the helper that started this one; the router has not got its end of the socket yet.
                 (Request::StandBy, Some(predecessor)) if first => self.predecessor = Some(predecessor),
                 (request, _) => {
-                    // Whoever asks a standby has nobody else to ask.
-                    self.hear_out_predecessor()?;
+                    match first {
+                        true => self.router_is(self.maker.as_ref().map(|process| process.number)),
+                        false => self.take_over()?,
+                    }
                     let (answer, fd) = match self.answer(request) {
                         Ok(answer) => answer,
                         Err(failure) => (Answer::Failed(failure.to_string()), None),
@@ -116,9 +141,32 @@ impl Server {
         Ok(())
     }
 
-    /// Takes over what the predecessor has still sent.
-    fn hear_out_predecessor(&mut self) -> io::Result<()> {
+    /// Whoever asks a standby has nobody else to ask: the predecessor is dead, or does not answer, and must not wake up again. What it has
+    /// still sent is taken over.
+    fn take_over(&mut self) -> io::Result<()> {
+        if self.predecessor.is_none() {
+            return Ok(());
+        }
+        self.end_predecessor();
         while self.predecessor.is_some() {
+            self.hear_predecessor()?;
+        }
+        Ok(())
+    }
+
+    fn end_predecessor(&self) {
+        if let Some(predecessor) = &self.maker {
+            let _ = pidfd_send_signal(&predecessor.handle, Signal::KILL); // it may have ended
+        }
+    }
+
+    /// Hears the predecessor until its end; one that is silent for long is ended.
+    fn hear_out_predecessor(&mut self) -> io::Result<()> {
+        while let Some(predecessor) = &self.predecessor {
+            if !ready(predecessor, PollFlags::IN, PATIENCE)? {
+                tracing::warn!("the helper process has not restored anything for {PATIENCE:?}: its standby does it");
+                return self.take_over();
+            }
             self.hear_predecessor()?;
         }
         Ok(())
@@ -128,10 +176,16 @@ impl Server {
     fn hear_predecessor(&mut self) -> io::Result<()> {
         let Some(predecessor) = &self.predecessor else { return Ok(()) };
         match receive::<Change>(predecessor)? {
+            Some((Change::Router(process), _)) => self.router_is(Some(process)),
             Some((change, _)) => self.state.apply(change),
             None => self.predecessor = None,
         }
         Ok(())
+    }
+
+    fn router_is(&mut self, process: Option<u32>) {
+        self.router = process.and_then(Process::find);
+        process.into_iter().for_each(|process| self.note(Change::Router(process)));
     }
 
     /// Changes the state, the standby's as well.
@@ -186,7 +240,11 @@ impl Server {
                 Err("files, VLANs and listeners are named before the start".to_owned().into())
             }
             Request::RemoveAtEnd(paths) => {
-                paths.into_iter().for_each(|path| self.note(Change::Remove(path)));
+                for path in paths {
+                    // A router that comes later may make another one of this name.
+                    let identity = std::fs::symlink_metadata(&path).ok().map(|file| (file.dev(), file.ino()));
+                    self.note(Change::Remove(path, identity));
+                }
                 done
             }
             Request::Started => {
@@ -278,7 +336,7 @@ impl Server {
     }
 
     /// Restores the prepared interfaces, the last one first, and removes what the router could not.
-    fn restore(&mut self) {
+    fn restore(&mut self, router: &OwnedFd) {
         // A standby leaves it to its predecessor, if that one lives to do it.
         let heard = self.hear_out_predecessor();
         if let Err(error) = heard {
@@ -287,14 +345,20 @@ impl Server {
         if self.state.restored {
             return;
         }
-        for path in self.state.remove.drain(..) {
-            // Gone already, or a folder that others use, too.
-            let _ = if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) };
-        }
-        for undo in std::mem::take(&mut self.state.undo).into_iter().rev() {
+        while let Some(undo) = self.state.undo.last().cloned() {
+            let name = undo.name().to_owned();
             if let Err(error) = inside(None, move || links::restore(&undo)) {
                 tracing::warn!("{error}");
             }
+            self.note(Change::NotPrepared(name));
+            // A sign of life for a router that waits for this.
+            if ready(router, PollFlags::OUT, Duration::ZERO).is_ok_and(|ready| ready) {
+                let _ = send(router, &Answer::Done, None);
+            }
+        }
+        self.wait_for_the_routers_end(router);
+        for (path, identity) in std::mem::take(&mut self.state.remove) {
+            remove(&path, identity);
         }
         self.note(Change::Restored);
         if let Some(mut standby) = self.standby.take() {
@@ -302,6 +366,36 @@ impl Server {
             let _ = standby.process.try_wait();
         }
     }
+
+    /// A router that was killed closes this socket before others, and what it had claimed is free only when it has none left. One that ends
+    /// in order waits for the helper instead.
+    fn wait_for_the_routers_end(&mut self, router: &OwnedFd) {
+        let begin = Instant::now();
+        while let Some(process) = self.router.as_ref().filter(|_| is_closed(router) && begin.elapsed() < LONGEST_END) {
+            if ready(&process.handle, PollFlags::IN, Duration::from_secs(1)).unwrap_or(true) {
+                return;
+            }
+            self.note(Change::Lives);
+        }
+    }
+}
+
+/// How long a killed router may take to close its sockets: the kernel does it one after the other, 20 to 40 ms each.
+const LONGEST_END: Duration = Duration::from_secs(120);
+
+/// Removes a file, or an empty folder that nobody has locked, if it is the one that was meant.
+fn remove(path: &Path, identity: Option<(u64, u64)>) {
+    let Ok(there) = std::fs::symlink_metadata(path) else { return };
+    if identity.is_none_or(|identity| identity != (there.dev(), there.ino())) {
+        return;
+    }
+    // A folder may have files of others, too.
+    let _ = match there.is_dir() {
+        true => std::fs::File::open(path)
+            .and_then(|folder| Ok(flock(folder, FlockOperation::NonBlockingLockExclusive)?))
+            .and_then(|()| std::fs::remove_dir(path)),
+        false => std::fs::remove_file(path),
+    };
 }
 
 /// A socket of this thread's namespace.

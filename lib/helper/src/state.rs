@@ -15,7 +15,7 @@ use perigee_net::Namespace;
 pub(super) enum Change {
     /// An interface is about to be prepared.
     Preparing(Undo),
-    /// It could not be, and is as it was.
+    /// It could not be, or was restored: it is as it was.
     NotPrepared(String),
     /// The router has to do with this namespace.
     Entered(Namespace),
@@ -23,8 +23,12 @@ pub(super) enum Change {
     Named(Option<Namespace>, String),
     /// A twin, or a VLAN on one: its name and number. One of the same name, which was made before, is gone.
     Link(Option<Namespace>, String, u32),
-    /// A file or an empty folder is to be removed at the end.
-    Remove(PathBuf),
+    /// A file or an empty folder is to be removed at the end, if it is still this one: device and inode.
+    Remove(PathBuf, Option<(u64, u64)>),
+    /// The router's process.
+    Router(u32),
+    /// A sign of life.
+    Lives,
     /// The router has started.
     Started,
     /// Everything was restored: there is nothing left to do.
@@ -37,7 +41,9 @@ pub(super) struct State {
     /// How to restore the interfaces that were prepared.
     pub undo: Vec<Undo>,
     /// What to remove at the end.
-    pub remove: Vec<PathBuf>,
+    pub remove: Vec<(PathBuf, Option<(u64, u64)>)>,
+    /// The router's process.
+    pub router: Option<u32>,
     namespaces: BTreeSet<Namespace>,
     names: BTreeSet<(Option<Namespace>, String)>,
     links: BTreeMap<(Option<Namespace>, String), u32>,
@@ -62,7 +68,9 @@ impl State {
             Change::Entered(namespace) => drop(self.namespaces.insert(namespace)),
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
             Change::Link(namespace, name, link) => drop(self.links.insert((namespace, name), link)),
-            Change::Remove(path) => self.remove.push(path),
+            Change::Remove(path, identity) => self.remove.push((path, identity)),
+            Change::Router(process) => self.router = Some(process),
+            Change::Lives => {}
             Change::Started => self.started = true,
             Change::Restored => self.restored = true,
         }
@@ -76,10 +84,11 @@ impl State {
             Change::Link(Clone::clone(namespace), name.clone(), *link)
         };
         let links = self.links.iter().map(link);
-        let files = self.remove.iter().cloned().map(Change::Remove);
+        let files = self.remove.iter().cloned().map(|(path, identity)| Change::Remove(path, identity));
+        let router = self.router.map(Change::Router);
         let undo = self.undo.iter().cloned().map(Change::Preparing);
         let started = self.started.then_some(Change::Started);
-        entered.chain(named).chain(links).chain(files).chain(undo).chain(started).collect()
+        router.into_iter().chain(entered).chain(named).chain(links).chain(files).chain(undo).chain(started).collect()
     }
 
     /// Whether an interface was prepared before: it is restored to what it was then.
@@ -119,8 +128,10 @@ mod tests {
             Change::Named(blue.clone(), "lan".into()),
             Change::Link(blue.clone(), "lan".into(), 6),
             Change::Link(blue.clone(), "lan".into(), 7),
-            Change::Remove("/run/a".into()),
-            Change::Remove("/run".into()),
+            Change::Remove("/run/a".into(), Some((1, 2))),
+            Change::Remove("/run".into(), None),
+            Change::Router(7),
+            Change::Lives,
             Change::Started,
         ] {
             state.apply(change);

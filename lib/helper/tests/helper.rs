@@ -4,6 +4,9 @@
 //! This binary plays three parts (hence no test harness): the test, which runs itself again under `unshare -Urnm`;
 //! there, the router; and, started by that one, the helper.
 
+#[path = "helper/silent.rs"]
+mod silent;
+
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
@@ -115,6 +118,10 @@ fn inside() {
     refusals_are_sentences();
     a_standby_knows_what_its_helper_did();
     a_standby_that_the_router_could_not_take_restores_nothing();
+    silent::a_stopped_helper_is_ended_by_its_standby();
+    silent::two_stopped_helpers_refuse_in_a_sentence_and_may_go_on();
+    silent::a_standby_restores_what_a_stopped_helper_does_not();
+    silent::a_file_that_was_replaced_stays();
     a_router_that_runs_changes_its_own_interfaces_alone();
     the_helper_goes_on_without_the_routers_privileges();
 }

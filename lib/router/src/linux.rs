@@ -11,13 +11,14 @@
 
 mod helper_requests;
 
+pub(crate) use helper_requests::ReloadChange;
 use helper_requests::{Done, HelperThread};
 use perigee_api::answers::{self, LinuxStatus};
 use perigee_api::{ApiError, Reply};
 use perigee_config::Config;
 use perigee_fib::FibWriter;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, HelperHealth, NetlinkSockets, TwinStatus};
+use perigee_helper::{Helper, HelperError, HelperHealth, NetlinkSockets, TwinStatus};
 use perigee_linux::{AuditReport, Effect, FeedId, Follower, Identity, Input, Port, Report, Setup};
 use perigee_net::{Namespace, Prefix};
 use perigee_netlink::message::Message;
@@ -70,7 +71,7 @@ pub(crate) struct LinuxSide {
     pub follower: Follower,
     feeds: Vec<OpenFeed>,
     statistics: Option<Box<dyn LinkStatistics>>,
-    pub helper: Option<Arc<Helper>>,
+    helper: Option<Arc<Helper>>,
     thread: Option<HelperThread>,
     health: Option<HelperHealth>,
     /// What was said of twins and sockets that cannot be had again.
@@ -81,6 +82,14 @@ pub(crate) struct LinuxSide {
     resyncs: Vec<(u64, Reply<LinuxStatus>)>,
     /// Replies that wait for the audit.
     audits: Vec<Reply<answers::AuditReport>>,
+}
+
+/// An answer of the helper.
+pub(crate) enum HelperAnswer {
+    /// It is the follower's.
+    Input(Input),
+    /// What came of a reload's change of a link.
+    Changed(ReloadChange, Result<(), HelperError>),
 }
 
 /// What distinguishes a namespace from a later one of the same name: device and inode of its file.
@@ -130,7 +139,7 @@ impl LinuxSide {
     /// Looks whether the helper lives; returns whether one has died since.
     pub fn look_at_helper(&mut self) -> bool {
         let Some(now) = self.helper.as_ref().and_then(|helper| helper.look()) else { return false };
-        let alive = HelperHealth { alive: true, standby: false, deaths: 0, standby_deaths: 0 };
+        let alive = HelperHealth { alive: true, answers: true, standby: false, deaths: 0, standby_deaths: 0 };
         let before = self.health.replace(now).unwrap_or(alive);
         if let Some(thread) = self.thread.as_ref().filter(|_| now.alive && !now.standby) {
             thread.stand_by();
@@ -145,6 +154,13 @@ impl LinuxSide {
             tracing::warn!("the helper process has died; its standby has taken its place");
         } else if before.standby_deaths < now.standby_deaths {
             tracing::warn!("the standby of the helper process has died; another one is started");
+        }
+        if before.answers && now.alive && !now.answers {
+            tracing::error!(
+                "the helper process does not answer, and has no standby: the router forwards, but changes nothing in Linux until it does"
+            );
+        } else if !before.answers && now.answers {
+            tracing::info!("the helper process answers again");
         }
         before.deaths < now.deaths
     }
@@ -177,9 +193,15 @@ impl LinuxSide {
         identity(self.namespace.as_ref())
     }
 
-    /// The next answer of the helper, as input for the follower; a twin that was made is handed to the ports.
-    pub fn next_answer(&mut self, mut set_twin: impl FnMut(usize, (Twin, TwinStatus))) -> Option<Input> {
-        Some(match self.thread.as_ref()?.done()? {
+    /// Has a link changed for a reload, which is answered; returns whether there is somebody to do it.
+    pub fn change_link(&mut self, wanted: ReloadChange) -> bool {
+        self.thread.as_ref().map(|thread| thread.change(wanted)).is_some()
+    }
+
+    /// The next answer of the helper; a twin that was made is handed to the ports.
+    pub fn next_answer(&mut self, mut set_twin: impl FnMut(usize, (Twin, TwinStatus))) -> Option<HelperAnswer> {
+        Some(HelperAnswer::Input(match self.thread.as_ref()?.done()? {
+            Done::Changed(wanted, result) => return Some(HelperAnswer::Changed(wanted, result)),
             Done::Twin(port, Ok(made), _) => {
                 self.said.remove(&Some(port));
                 let link = made.1.index;
@@ -200,7 +222,7 @@ impl LinuxSide {
                     Input::ReopenFailed
                 }
             },
-        })
+        }))
     }
 
     /// Says once why a port's twin or (`None`) the sockets cannot be had again, however often it is tried.

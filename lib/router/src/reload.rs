@@ -9,28 +9,33 @@
 
 use crate::backends::Progress;
 use crate::forwarding::Filters;
+use crate::linux::ReloadChange;
 use crate::slow::SlowThread;
 use perigee_api::answers::Outcome;
 use perigee_api::{ApiError, Reply};
 use perigee_config::{self as config, Config};
 use perigee_fib::Interfaces;
-use perigee_helper::LinkChange;
+use perigee_helper::{HelperError, LinkChange};
 use perigee_linux::Input as FromLinux;
 use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
 use std::path::{Path, PathBuf};
 
-/// The script's generation, and a sentence about each thing that did not fit.
-type Reloaded = (u64, Vec<String>);
+/// The script's generation, a sentence about each thing that did not fit, and how many links the helper was asked to change.
+type Reloaded = (u64, Vec<String>, usize);
 
 /// How long workers have for a first round with a new script, in addition to its stall budget, in ns. Far more than needed: the
 /// machine may be busy.
 const PATIENCE: u64 = 30_000_000_000;
 
-/// A reload that is answered once every worker runs the new script.
+/// A reload that is answered once every worker runs the new script, and the helper has changed Linux.
 pub(crate) struct Reloading {
     generation: u64,
     message: String,
+    /// Links that the helper has still to change. Its answers come within a bound, those that say that there is none as well.
+    links: usize,
+    /// What it has refused.
+    refused: Vec<String>,
     deadline: u64,
     reply: Reply<Outcome>,
 }
@@ -39,10 +44,10 @@ impl SlowThread {
     /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the workers.
     pub(crate) fn reload(&mut self, script: Option<&Path>, reply: Reply<Outcome>) {
         match self.reload_all(script) {
-            Ok((generation, message)) => {
+            Ok((generation, message, links)) => {
                 let budget = self.parts.settings.config.router.stall_budget.as_nanos() as u64;
                 let deadline = self.now() + budget + PATIENCE;
-                self.reloading.push(Reloading { generation, message, deadline, reply });
+                self.reloading.push(Reloading { generation, message, links, refused: Vec::new(), deadline, reply });
                 self.answer_reloads();
             }
             Err(error) => {
@@ -56,8 +61,15 @@ impl SlowThread {
     pub(crate) fn answer_reloads(&mut self) {
         let now = self.now();
         for reloading in std::mem::take(&mut self.reloading) {
+            if reloading.links > 0 {
+                self.reloading.push(reloading);
+                continue;
+            }
             let message = &reloading.message;
             let error = match self.parts.scripts.progress(reloading.generation) {
+                Progress::Running if !reloading.refused.is_empty() => {
+                    Some(format!("{}; everything else is as configured", reloading.refused.join("; ")))
+                }
                 Progress::Running => None,
                 Progress::Late(_) if now < reloading.deadline => {
                     self.reloading.push(reloading);
@@ -78,7 +90,7 @@ impl SlowThread {
         }
     }
 
-    fn reload_all(&mut self, script: Option<&Path>) -> Result<(u64, String), ApiError> {
+    fn reload_all(&mut self, script: Option<&Path>) -> Result<(u64, String, usize), ApiError> {
         let settings = &self.parts.settings;
         let config = Config::load_on(&settings.path, &settings.machine);
         let config = config.map_err(|error| ApiError::invalid(error.to_string()))?;
@@ -93,7 +105,7 @@ impl SlowThread {
         // A changed filter is no reason to rebuild a table with a million routes of Linux.
         let stays = config.router.fib == before.router.fib && config.interfaces == before.interfaces;
         let path = script.map(Path::to_owned).or_else(|| config.router.script.clone());
-        let (generation, lost) = match stays {
+        let (generation, lost, links) = match stays {
             true => self.reload_in_place(config, filters, path.as_deref())?,
             false => self.reload_beside(config, filters, path.as_deref())?,
         };
@@ -102,7 +114,7 @@ impl SlowThread {
         let mut message = format!("script {name} (generation {generation}), {routes} prefixes");
         lost.iter().for_each(|route| message.push_str(&format!("; {route}")));
         self.parts.scripts.set_budgets(&self.parts.settings.config.router);
-        Ok((generation, message))
+        Ok((generation, message, links))
     }
 
     /// For unchanged interfaces and lookup structures: static routes, filters and script change in place.
@@ -126,7 +138,7 @@ impl SlowThread {
         let before = std::mem::replace(&mut self.parts.settings.config, config);
         self.linux.configure(&self.parts.settings.config);
         self.follow_neighbors(&before);
-        Ok((generation, Vec::new()))
+        Ok((generation, Vec::new(), 0))
     }
 
     /// For other interfaces or lookup structures: new tables are built beside the old ones, then replace them.
@@ -148,11 +160,11 @@ impl SlowThread {
         let before = std::mem::replace(&mut self.parts.settings.config, config);
         self.follow_interfaces(&interfaces);
         self.follow_neighbors(&before);
-        self.follow_addresses(&before);
+        let links = self.follow_addresses(&before, generation);
         self.linux.configure(&self.parts.settings.config);
         self.linux.follower.interfaces_renumbered();
         self.follow_effects();
-        Ok((generation, lost))
+        Ok((generation, lost, links))
     }
 
     /// Brings the slow path to other interfaces.
@@ -176,25 +188,51 @@ impl SlowThread {
         self.follow_gateways();
     }
 
-    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs.
-    fn follow_addresses(&mut self, before: &Config) {
-        let Some(helper) = self.linux.helper.clone() else { return };
+    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs, by the helper's thread: this one never
+    /// waits. Returns how many answers come.
+    fn follow_addresses(&mut self, before: &Config, generation: u64) -> usize {
+        let mut asked = 0;
         for (place, mut change) in link_changes(before, &self.parts.settings.config) {
             // By its number: it may have been renamed.
             if let Some((index, name)) = self.linux.follower.link_at(place.0, place.1) {
                 (change.index, change.name) = (Some(index), name);
             }
             let vlan = place.1.is_some();
-            match helper.change_link(&change) {
+            if self.linux.change_link(ReloadChange { generation, vlan, change: change.clone() }) {
+                asked += 1;
                 // Said at once: until Linux reports it, the follower would put the old addresses back.
-                Ok(()) => self.report(FromLinux::LinkChanged(change)),
-                // The kernel may have no VLAN interfaces, or the VLAN is new.
-                Err(error) if vlan => {
-                    tracing::info!("{error}; {} is the router's alone, and Linux does not see its change", change.name);
-                }
-                Err(error) => tracing::warn!("the twin {} keeps its old addresses: {error}", change.name),
+                self.report(FromLinux::LinkChanged(change));
             }
         }
+        asked
+    }
+
+    /// The helper has changed a link for a reload, or not.
+    pub(crate) fn link_changed(&mut self, wanted: ReloadChange, result: Result<(), HelperError>) {
+        let ReloadChange { generation, vlan, change } = wanted;
+        let refused = match result {
+            // Once more: Linux may have reported the old ones meanwhile.
+            Ok(()) => {
+                self.report(FromLinux::LinkChanged(change));
+                None
+            }
+            Err(error) => {
+                // What Linux has is the follower's again.
+                let _ = self.linux.follower.resync();
+                self.follow_effects();
+                // The kernel may have no VLAN interfaces, or the VLAN is new.
+                if vlan {
+                    tracing::info!("{error}; {} is the router's alone, and Linux does not see its change", change.name);
+                }
+                (!vlan).then(|| format!("the twin {} keeps its old addresses: {error}", change.name))
+            }
+        };
+        let reloading = self.reloading.iter_mut().find(|reloading| reloading.generation == generation);
+        if let Some(reloading) = reloading {
+            reloading.links -= 1;
+            reloading.refused.extend(refused);
+        }
+        self.answer_reloads();
     }
 }
 

@@ -100,6 +100,7 @@ fn fpm_door(config: &Config, helper: &Helper) -> Result<(Door, Option<SocketFile
             let (door, file) = Door::unix(path, group, guests).with_context(|| {
                 format!("cannot listen for routes at {}; choose another `fpm` in [linux]", path.display())
             })?;
+            helper.remove_at_end(vec![file.path().to_owned()])?;
             Ok((door, Some(file)))
         }
     }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use perigee_api::Server;
 use perigee_config::Config;
 use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
-use perigee_helper::{confine, privileges};
+use perigee_helper::{Helper, confine, privileges};
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
 use perigee_netlink::fpm::SocketFile;
@@ -33,6 +33,8 @@ pub struct Running {
     pub(super) _rules: Vec<FlowRule>,
     pub(super) ports: Vec<OpenPort>,
     pub(super) pools: Vec<Arc<MbufPool>>,
+    /// The last one: it restores interfaces that are no longer used, and removes folders that are left.
+    pub(super) helper: Option<Arc<Helper>>,
 }
 
 /// What every thread of the router does first.
@@ -194,6 +196,8 @@ impl Running {
             panicked += usize::from(thread.join().is_err());
         }
         drop(self.server.take());
+        // Dropped after the pools, with which DPDK ends.
+        let _helper = self.helper.take();
         let pools = std::mem::take(&mut self.pools);
         let kept = self.kept_by_drivers();
         let account = self.account();

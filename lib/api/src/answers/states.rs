@@ -38,6 +38,8 @@ states! {
         None = "none",
         /// There is.
         Alive = "alive",
+        /// There is, and it does not answer.
+        Silent = "silent",
         /// There was: it has died, and its standby too.
         Dead = "dead",
     }

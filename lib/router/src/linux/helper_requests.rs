@@ -13,16 +13,27 @@ use std::time::{Duration, Instant};
 
 use perigee_helper::NetlinkSockets;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, HelperError, SocketWanted, TwinStatus};
+use perigee_helper::{Helper, HelperError, LinkChange, SocketWanted, TwinStatus};
 use perigee_helper::{confine, privileges};
 use perigee_linux::HelperRequest;
 use perigee_net::{InterfaceAddress, Namespace};
 use perigee_worker::Bell;
 
+/// A change of a link that a reload waits for.
+pub(crate) struct ReloadChange {
+    /// The generation of the reload's script.
+    pub generation: u64,
+    /// Whether it is that of a VLAN, which Linux may not have.
+    pub vlan: bool,
+    pub change: LinkChange,
+}
+
 /// The answers that matter.
 pub(crate) enum Done {
     /// A port's twin, or why there is none, and the addresses that it was to have.
     Twin(usize, Result<(Twin, TwinStatus), HelperError>, Vec<InterfaceAddress>),
+    /// What came of a reload's change of a link.
+    Changed(ReloadChange, Result<(), HelperError>),
     /// The reopened sockets, the last one for questions about single links.
     Sockets(Result<(NetlinkSockets, OwnedFd), HelperError>),
 }
@@ -30,6 +41,8 @@ pub(crate) enum Done {
 /// What the thread does.
 enum Job {
     Request(HelperRequest),
+    /// A reload's change of a link, which is answered.
+    Change(ReloadChange),
     /// Has a standby of the helper started.
     StandBy,
 }
@@ -55,8 +68,12 @@ impl HelperThread {
             // Whether the kernel can is said by others.
             let _ = confine::files(&[]);
             for job in requests {
-                let request = match job {
-                    Job::Request(request) => request,
+                let done = match job {
+                    Job::Request(request) => run(&helper, namespace.as_ref(), request, &mut refusals),
+                    Job::Change(wanted) => {
+                        let result = helper.change_link(&wanted.change);
+                        Some(Done::Changed(wanted, result))
+                    }
                     Job::StandBy => {
                         let failure = helper.stand_by().err().map(|error| error.to_string());
                         if let Some(error) = failure.as_ref().filter(|_| failure != said) {
@@ -64,10 +81,10 @@ impl HelperThread {
                         }
                         said = failure;
                         asked.store(false, Release);
-                        continue;
+                        None
                     }
                 };
-                if let Some(done) = run(&helper, namespace.as_ref(), request, &mut refusals) {
+                if let Some(done) = done {
                     // The slow path's thread may be gone.
                     let _ = out.send(done);
                     bell.ring();
@@ -82,6 +99,13 @@ impl HelperThread {
     pub fn send(&self, request: HelperRequest) {
         if let Some(sender) = &self.sender {
             let _ = sender.send(Job::Request(request)); // The thread ends only after this.
+        }
+    }
+
+    /// Puts a reload's change of a link at the end of the queue; it is answered.
+    pub fn change(&self, wanted: ReloadChange) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Job::Change(wanted));
         }
     }
 

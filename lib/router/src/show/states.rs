@@ -45,7 +45,8 @@ pub(super) fn feed(feed: Feed) -> LinuxFeed {
 pub(super) fn helper(health: Option<HelperHealth>) -> HelperState {
     match health {
         None => HelperState::None,
-        Some(health) if health.alive => HelperState::Alive,
+        Some(health) if health.alive && health.answers => HelperState::Alive,
+        Some(health) if health.alive => HelperState::Silent,
         Some(_) => HelperState::Dead,
     }
 }

@@ -2,7 +2,7 @@
 //! Keeps everything in step: links, interfaces, gateways, taps, and everything that Linux reports.
 
 use super::{LINKS, LINKS_TURN, SlowThread};
-use crate::linux::Turn;
+use crate::linux::{HelperAnswer, Turn};
 use crate::show;
 use perigee_api::Answers;
 use perigee_api::queries::ShowLinux;
@@ -129,7 +129,10 @@ impl SlowThread {
             self.linux.carry_out(Effect::Helper(HelperRequest::Prepare(preparation)));
         }
         while let Some(answer) = self.linux.next_answer(|port, made| self.parts.ports.set_twin(port, made)) {
-            self.report(answer);
+            match answer {
+                HelperAnswer::Input(input) => self.report(input),
+                HelperAnswer::Changed(wanted, result) => self.link_changed(wanted, result),
+            }
         }
         self.linux.follower.settle(&mut self.parts.forwarding);
         self.follow_effects();

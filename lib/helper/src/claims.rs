@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+//! Claims on what one router has alone: its API's socket, the interfaces under its ports. Two routers on one interface would both take every
+//! packet, and the first one's helper would restore the interface under the second.
+//!
+//! ```text
+//!  claim      an abstract unix socket, whose name the kernel gives once in a network namespace, and takes back with the last descriptor
+//!  holders    the router until its process is gone, and its helpers until they have restored everything: they inherit the descriptors
+//!  who it is  a connection names the process that listens; one that has ended leaves its helpers as holders
+//! ```
+//!
+//! Any user may take an abstract name, so a holder counts only if it may be a router: it is root, or this user, or has or has a child with
+//! `CAP_NET_ADMIN` here.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+
+/// Most connections of others that ask who holds a claim; each leaves one, as nobody accepts them.
+const ASKED: i32 = 4096;
+
+/// What a router has alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Its API's socket.
+    Socket(PathBuf),
+    /// An interface in the network namespace of the calling thread.
+    Interface(String),
+}
+
+impl Display for Claim {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Claim::Socket(path) => write!(f, "the API's socket {}", path.display()),
+            Claim::Interface(name) => write!(f, "the interface {name}"),
+        }
+    }
+}
+
+impl Claim {
+    /// The names that stand for it: an interface may be renamed, or made again under its name; a folder may have several paths.
+    fn names(&self) -> Vec<String> {
+        match self {
+            Claim::Socket(path) => {
+                let folder = path.parent().and_then(|folder| fs::metadata(folder).ok());
+                let file = path.file_name().unwrap_or_default().to_string_lossy();
+                let name = match folder {
+                    Some(folder) => format!("perigee/socket/{:x}:{}/{file}", folder.dev(), folder.ino()),
+                    None => format!("perigee/socket/{}", path.display()),
+                };
+                // An abstract name has at most 107 bytes. The end is what differs.
+                let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 100);
+                vec![name[start.unwrap_or(0)..].to_owned()]
+            }
+            Claim::Interface(name) => {
+                let index = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+                    .and_then(|socket| rustix::net::netdevice::name_to_index(socket, name));
+                let index = index.map(|index| format!("perigee/interface #{index}"));
+                std::iter::once(format!("perigee/interface {name}")).chain(index).collect()
+            }
+        }
+    }
+}
+
+/// Who has a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A process that runs.
+    Process {
+        /// Its number; 0 if it is in another process namespace.
+        pid: u32,
+        /// Its command line, as far as it can be read.
+        command: String,
+    },
+    /// A router that ends or has ended, and has not restored everything yet.
+    Ending,
+}
+
+/// A claim that another router has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Taken {
+    /// The claim.
+    pub claim: Claim,
+    /// Who has it.
+    pub holder: Holder,
+}
+
+impl Display for Taken {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let claim = &self.claim;
+        match &self.holder {
+            Holder::Process { pid, command } => {
+                write!(f, "{claim} is another router's: ")?;
+                match pid {
+                    0 => f.write_str("a process that cannot be seen from here")?,
+                    pid => write!(f, "process {pid}")?,
+                }
+                if command.is_empty() { Ok(()) } else { write!(f, " (`{command}`)") }
+            }
+            Holder::Ending => {
+                write!(f, "{claim} is that of a router that ends, or has ended and is not undone by its helper yet")
+            }
+        }
+    }
+}
+
+/// What this router has claimed. Dropping it gives back its share.
+#[derive(Debug, Default)]
+pub struct Claims {
+    held: Vec<OwnedFd>,
+}
+
+impl Claims {
+    /// Claims all of these, or none.
+    ///
+    /// # Errors
+    /// One is another router's.
+    pub fn take(wanted: &[Claim]) -> Result<Claims, Taken> {
+        let mut claims = Claims::default();
+        for claim in wanted {
+            for name in claim.names() {
+                match take(&name) {
+                    Ok(socket) => claims.held.push(socket),
+                    Err(Errno::ADDRINUSE) => match holder(&name) {
+                        Some(holder) => return Err(Taken { claim: claim.clone(), holder }),
+                        None => tracing::warn!(
+                            "the name that stands for {claim} is taken by a process that is no router (`ss -xlp | grep '{name}'` \
+                             shows it): another router on it would not be noticed"
+                        ),
+                    },
+                    // It protects from mistakes: a router without it is better than none.
+                    Err(error) => tracing::warn!("{claim} could not be claimed: {}", io::Error::from(error)),
+                }
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Says to whoever asks that this router ends: a start may wait for that.
+    pub fn end(&self) {
+        for socket in &self.held {
+            // Connections are refused from now on, and the name stays taken.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
+        }
+    }
+
+    /// Runs `start`, which starts a process that holds the claims, too, and those that it starts.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn share<T>(&self, start: impl FnOnce() -> T) -> io::Result<T> {
+        let mark = |flags| self.held.iter().try_for_each(|socket| fcntl_setfd(socket, flags));
+        mark(FdFlags::empty())?;
+        let started = start();
+        mark(FdFlags::CLOEXEC)?;
+        Ok(started)
+    }
+}
+
+fn take(name: &str) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    listen(&socket, ASKED)?;
+    Ok(socket)
+}
+
+/// Who has a name; `None`: a process that is no router.
+fn holder(name: &str) -> Option<Holder> {
+    let unknown = Holder::Process { pid: 0, command: String::new() };
+    let ask = || -> Result<(u32, u32), Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        peer(&socket)
+    };
+    let (pid, user) = match ask() {
+        Ok(peer) => peer,
+        // It does not listen yet, or was given back meanwhile.
+        Err(Errno::CONNREFUSED) => return Some(Holder::Ending),
+        Err(_) => return Some(unknown),
+    };
+    if pid == 0 {
+        return Some(unknown);
+    }
+    if user != 0 && user != rustix::process::geteuid().as_raw() && !is_privileged(pid) {
+        return None;
+    }
+    match is_ending(pid) {
+        true => Some(Holder::Ending),
+        false => Some(Holder::Process { pid, command: command(pid) }),
+    }
+}
+
+/// Number and user of the process that made the other end of a socket, or listens there; the number is 0 if it is in another process
+/// namespace.
+pub(crate) fn peer(socket: &OwnedFd) -> Result<(u32, u32), Errno> {
+    // rustix has no number 0 for a process.
+    let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials);
+    peer.map(|peer| (peer.pid().unsigned_abs(), peer.uid())).map_err(|error| Errno::from_raw_os_error(error as i32))
+}
+
+/// The text of a file below a process's `/proc`.
+fn read(pid: u32, file: &str) -> Option<String> {
+    let text = fs::read(Path::new("/proc").join(pid.to_string()).join(file)).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn command(pid: u32) -> String {
+    read(pid, "cmdline").unwrap_or_default().replace('\0', " ").trim().to_owned()
+}
+
+/// Whether a process has gone, or is on its way: a killed one closes its descriptors first.
+fn is_ending(pid: u32) -> bool {
+    /// `PF_EXITING` of the kernel's sched.h.
+    const EXITING: u64 = 4;
+    let Some(stat) = read(pid, "stat") else { return true };
+    // The command's name, in parentheses, may have blanks.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let state = fields.next().unwrap_or_default();
+    let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
+    let killed = || {
+        let status = read(pid, "status").unwrap_or_default();
+        let pending = |key| status.lines().find_map(|line| line.strip_prefix(key));
+        let bits = |mask: &str| u64::from_str_radix(mask.trim(), 16).unwrap_or(0);
+        const KILL: u64 = 1 << 8;
+        ["SigPnd:", "ShdPnd:"].into_iter().filter_map(pending).any(|mask| bits(mask) & KILL != 0)
+    };
+    matches!(state, "Z" | "X" | "x") || flags.is_some_and(|flags| flags & EXITING != 0) || killed()
+}
+
+/// Whether a process or a child of it has `CAP_NET_ADMIN` in this user namespace.
+fn is_privileged(pid: u32) -> bool {
+    const NET_ADMIN: u64 = 1 << 12;
+    let children = read(pid, &format!("task/{pid}/children")).unwrap_or_default();
+    let own = fs::read_link("/proc/self/ns/user").ok();
+    let has = |pid: u32| {
+        let status = read(pid, "status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        mask & NET_ADMIN != 0 && fs::read_link(format!("/proc/{pid}/ns/user")).ok() == own
+    };
+    std::iter::once(pid).chain(children.split_whitespace().filter_map(|child| child.parse().ok())).any(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    fn socket(name: &str) -> Claim {
+        Claim::Socket(std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id())))
+    }
+
+    /// Two routers on one interface both took every packet, and the one that ended first restored it under the other.
+    #[test]
+    fn what_one_has_claimed_nobody_else_gets() {
+        let (a, b) = (socket("claim-a"), socket("claim-b"));
+        let first = Claims::take(std::slice::from_ref(&a)).unwrap();
+        let taken = Claims::take(&[b.clone(), a.clone()]).unwrap_err();
+        let pid = std::process::id();
+        assert!(
+            matches!(&taken.holder, Holder::Process { pid: found, command } if *found == pid && !command.is_empty())
+        );
+        assert!(taken.to_string().contains(&format!("is another router's: process {pid} (`")), "{taken}");
+        let other = Claims::take(std::slice::from_ref(&b)).expect("a refused start keeps nothing");
+        first.end();
+        assert_eq!(Claims::take(std::slice::from_ref(&a)).unwrap_err().holder, Holder::Ending);
+        drop(first);
+        let both = Claims::take(std::slice::from_ref(&a)).unwrap();
+        drop((other, both));
+    }
+
+    /// The helper of a router that was killed restored the interfaces of the next one.
+    #[test]
+    fn a_claim_is_held_as_long_as_a_process_that_inherited_it() {
+        let claim = [socket("claim-inherited")];
+        let claims = Claims::take(&claim).unwrap();
+        let sleeper = || Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let mut heir = claims.share(sleeper).unwrap();
+        let mut stranger = sleeper();
+        drop(claims);
+        assert!(Claims::take(&claim).is_err());
+        heir.kill().unwrap();
+        heir.wait().unwrap();
+        Claims::take(&claim).unwrap();
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_ending() {
+        let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(!is_ending(process.id()));
+        process.kill().unwrap();
+        assert!(is_ending(process.id()), "killed, dying, or a zombie");
+        process.wait().unwrap();
+        assert!(is_ending(process.id()), "gone");
+    }
+
+    #[test]
+    fn names_are_short_and_distinct() {
+        let long = |end: &str| Claim::Socket(Path::new("/nowhere").join("x".repeat(150)).join(end));
+        let (a, b) = (long("a.sock").names(), long("b.sock").names());
+        assert!(a[0].len() <= 100 && a != b, "{a:?}");
+        let lo = Claim::Interface("lo".into()).names();
+        assert_eq!(lo, ["perigee/interface lo", "perigee/interface #1"]);
+        assert_eq!(Claim::Interface("nowhere0".into()).names(), ["perigee/interface nowhere0"]);
+    }
+}
