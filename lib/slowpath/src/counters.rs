@@ -273,6 +273,10 @@ counters! {
         neighbor_limited "RFC 6583 6.2";
         /// Waited for a neighbor that made room for another, or that an operator had forgotten.
         neighbor_forgotten "RFC 6583 6.2";
+        /// For Linux, from an address on a link that does not answer: Linux would ask for it, too.
+        source_unresolved "design";
+        /// For Linux, from an address on a link that was not asked for, as there were too many.
+        source_limited "design";
         /// A packet of this router's own without a route.
         own_unroutable "RFC 1812 5.2.7.1";
         /// ARP that is cut off or not for IPv4 on Ethernet.

@@ -171,7 +171,8 @@ impl SlowPath {
         }
         let Some((decision, limit)) = self.treat(turn, received, decision) else { return };
         if decision == RouteDecision::ToLinux && route.is_none() {
-            return self.deliver(received); // As it came: the TTL, fragments and errors are Linux's.
+            // As it came: the TTL, fragments and errors are Linux's.
+            return self.deliver_from(turn, received, packet.source().into());
         }
         if packet.ttl() <= 1 {
             self.counters.drops.ttl_expired += 1;

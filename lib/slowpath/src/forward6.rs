@@ -136,7 +136,8 @@ impl SlowPath {
         }
         let Some((decision, limit)) = self.treat(turn, received, decision) else { return };
         if decision == RouteDecision::ToLinux {
-            return self.deliver(received); // As it came: the hop limit and errors are Linux's.
+            // As it came: the hop limit and errors are Linux's.
+            return self.deliver_from(turn, received, packet.source().into());
         }
         if packet.hop_limit() <= 1 {
             self.counters.drops.ttl_expired += 1;

@@ -69,13 +69,16 @@ impl SlowPath {
             }
             return;
         }
+        let source = IpAddr::V4(packet.source());
         if packet.protocol() != protocol::ICMP {
-            return self.deliver(received);
+            return self.deliver_from(turn, received, source);
         }
         match Icmp4::new(packet.payload()) {
             Ok(icmp) if icmp.kind() == icmp4::ECHO_REQUEST => self.echo4(turn, received, packet, &icmp),
             Ok(icmp) if icmp.kind() == icmp4::REDIRECT => self.counters.drops.redirect += 1,
-            Ok(_) => self.deliver(received),
+            // Linux answers neither errors nor answers.
+            Ok(icmp) if icmp4::is_error(icmp.kind()) || icmp.kind() == icmp4::ECHO_REPLY => self.deliver(received),
+            Ok(_) => self.deliver_from(turn, received, source),
             Err(_) => self.counters.drops.bad_icmp += 1,
         }
     }

@@ -119,7 +119,7 @@ impl SlowPath {
             }
             return;
         }
-        self.deliver(received);
+        self.deliver6(turn, received, packet);
     }
 
     /// Not tentative, not a duplicate. Groups, and addresses only Linux knows, always are.

@@ -6,7 +6,8 @@
 //! handle_timeout(now, routes)        ├► nd        ├► neighbor ─► poll_output(): Transmit, ToTwin, Event
 //! next_timeout()                     ├► local (reassembly) ─► icmp, icmp6 (echo, errors; rate)
 //!                                    ├► forward (options, fragment, redirect)
-//!                                    └► multicast (the same, for each interface of a group's route)
+//!                                    ├► multicast (the same, for each interface of a group's route)
+//!                                    └► twin (what Linux gets, once its source has answered)
 //! ```
 //!
 //! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
@@ -41,6 +42,7 @@ mod rate;
 mod reassembly;
 mod redirect;
 mod source;
+mod twin;
 mod types;
 
 pub use assistant::Assistant;

@@ -41,7 +41,7 @@ pub struct SlowPath {
     pub(crate) proxies: BTreeMap<InterfaceId, Proxy>,
     /// Limits events about conflicts, which any station on a link can cause.
     conflicts: TokenBucket,
-    outputs: VecDeque<Output>,
+    pub(crate) outputs: VecDeque<Output>,
     /// Frames among the outputs.
     frames: usize,
     identifications: Identifications,
@@ -347,14 +347,6 @@ impl SlowPath {
         self.assistant
     }
 
-    pub(crate) fn deliver(&mut self, received: &Received) {
-        if !self.leave_to_owner() && self.has_room() {
-            self.counters.to_twin += 1;
-            let (interface, frame) = (received.interface, received.frame.to_vec());
-            self.outputs.push_back(Output::ToTwin { interface, frame });
-        }
-    }
-
     pub(crate) fn transmit(&mut self, interface: InterfaceId, frame: Vec<u8>) {
         if self.has_room() {
             self.counters.transmitted += 1;
@@ -363,7 +355,7 @@ impl SlowPath {
     }
 
     /// Takes a place among the outputs' frames.
-    fn has_room(&mut self) -> bool {
+    pub(crate) fn has_room(&mut self) -> bool {
         let room = self.frames < self.config.max_outputs;
         self.frames += usize::from(room);
         self.counters.drops.output_full += u64::from(!room);

@@ -18,6 +18,8 @@
 //! unasked may be anybody: it is probed as far as the budget goes, gone after half a minute if it was not confirmed, and while
 //! there are many of them nobody else hears of it before a packet needs it.
 //!
+//! Whoever sends what Linux would answer has to have answered itself: `vouch` in `room.rs`.
+//!
 //! The table only decides; its decisions are a list of [`Action`]s, which the machine carries out.
 
 mod budget;
@@ -47,6 +49,8 @@ const AGAIN: std::ops::RangeInclusive<u64> = 200_000_000..=3_000_000_000;
 /// Places of the memories of who has answered, and of who was refused: four addresses each.
 const ANSWERED: usize = 1 << 14;
 const REFUSED: usize = 1 << 15;
+/// Of whom packets for Linux may wait at once.
+const STRANGERS: usize = 4096;
 
 /// A neighbor: its address means something only together with its link.
 pub(crate) type Key = (InterfaceId, IpAddr);
@@ -226,6 +230,8 @@ pub(crate) struct Neighbors {
     next: u64,
     timers: BTreeSet<(Time, Key)>,
     actions: VecDeque<Action>,
+    /// Who sent packets for Linux that wait, in the order in which the first of each came; some have answered since.
+    strangers: VecDeque<Key>,
     /// Packets waiting, over all neighbors.
     queued: usize,
     /// Their bytes: a reply may have 65,535.
@@ -251,6 +257,7 @@ impl Neighbors {
             next: 0,
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
+            strangers: VecDeque::new(),
             queued: 0,
             queued_bytes: 0,
         }
@@ -303,7 +310,11 @@ impl Neighbors {
             Some(Neighbor { mac: Some(mac), .. }) => Answer::Mac(*mac),
             Some(Neighbor { state: NeighborState::Incomplete, .. }) => Answer::Wait,
             Some(_) => Answer::Failed,
-            None => self.begin(now, key, origin, counters),
+            None => {
+                let group = self.secret.group((origin.ingress, origin.source));
+                let asker = Asker { familiar: false, ingress: origin.ingress, group };
+                self.begin(now, key, asker, false, counters)
+            }
         }
     }
 
@@ -327,6 +338,26 @@ impl Neighbors {
         if let Some(n) = self.table.get_mut(&key) {
             n.queue.push_back(packet);
         }
+    }
+
+    /// Lets a packet for Linux wait for the neighbor that sent it, after [`Self::vouch`] said `Wait`. Such packets have half of the room
+    /// for all; the one that has waited longest makes room, as a host that is there answers within milliseconds.
+    pub(crate) fn enqueue_for_linux(&mut self, key: Key, packet: Pending, counters: &mut Counters) {
+        let (total, bytes) = (self.config.queue_total / 2, self.config.queue_bytes / 2);
+        while self.queued >= total || self.queued_bytes + packet.len() > bytes || self.strangers.len() >= STRANGERS {
+            let Some(oldest) = self.strangers.pop_front() else {
+                counters.drops.source_limited += 1;
+                return;
+            };
+            counters.drops.source_limited += self.take_queue(oldest).len() as u64;
+        }
+        while self.strangers.front().is_some_and(|key| self.table.get(key).is_none_or(|n| n.queue.is_empty())) {
+            self.strangers.pop_front();
+        }
+        if self.table.get(&key).is_some_and(|n| n.queue.is_empty()) {
+            self.strangers.push_back(key);
+        }
+        self.enqueue(key, packet, counters);
     }
 
     /// The neighbor was used.

@@ -11,6 +11,9 @@
 //! | 1/8 | addresses that were refused a moment ago and are wanted again: hosts try again, a scan goes on |
 //! | 1/32 for each | interface that packets come in by, and the router itself |
 //! | 1/1024 for each | of 128 groups of sources, by a hash with a secret |
+//!
+//! The sources of packets for Linux have a budget of their own, of half of the rate, divided alike; their groups are those of the
+//! stations that sent the frames.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -47,8 +50,8 @@ impl Secret {
     }
 
     /// The group of a source, below [`GROUPS`].
-    pub fn group(self, origin: Origin) -> u8 {
-        (self.hash((origin.ingress, origin.source)) as usize % GROUPS) as u8
+    pub fn group(self, source: impl Hash) -> u8 {
+        (self.hash(source) as usize % GROUPS) as u8
     }
 }
 

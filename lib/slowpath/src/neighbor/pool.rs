@@ -51,6 +51,8 @@ type Line = BTreeSet<(u64, Key)>;
 #[derive(Debug)]
 pub(super) struct Pool {
     pub budget: Budget,
+    /// For those that packets for Linux come from.
+    pub sources: Budget,
     /// Neighbors with a MAC address.
     pub known: usize,
     pub unresolved: usize,
@@ -65,6 +67,7 @@ impl Pool {
     pub fn new(rate: u32) -> Pool {
         Pool {
             budget: Budget::new(rate),
+            sources: Budget::new(rate / 2),
             known: 0,
             unresolved: 0,
             queued: 0,

@@ -2,15 +2,54 @@
 //! Room for one more neighbor, or one more packet that waits: in its pool, by its budget.
 
 use super::pool::{Asker, Place, Pool};
-use super::{AGAIN, Answer, Key, Neighbor, NeighborState, Neighbors, Origin};
+use super::{AGAIN, Answer, Key, Neighbor, NeighborState, Neighbors};
 use crate::{Counters, Time};
+use perigee_net::{InterfaceId, MacAddr};
 use std::collections::VecDeque;
 
 impl Neighbors {
-    /// Starts to ask for a neighbor of which nothing is known.
-    pub(super) fn begin(&mut self, now: Time, key: Key, origin: Origin, counters: &mut Counters) -> Answer {
+    /// Whether a neighbor is there that sent a packet for Linux: it has answered, or is configured. `asked`: the interface and the
+    /// station that the packet came from.
+    pub(crate) fn vouch(
+        &mut self,
+        now: Time,
+        key: Key,
+        asked: (InterfaceId, MacAddr),
+        counters: &mut Counters,
+    ) -> Answer {
+        let asker = Asker { familiar: false, ingress: Some(asked.0), group: self.secret.group(asked) };
+        let Some(n) = self.table.get(&key) else { return self.begin(now, key, asker, true, counters) };
+        let answered = n.confirmed || n.state == NeighborState::Static;
+        match (n.state, n.mac) {
+            (_, Some(mac)) if answered => {
+                self.used(now, key);
+                Answer::Mac(mac)
+            }
+            (NeighborState::Incomplete | NeighborState::Probe, _) => Answer::Wait,
+            (_, Some(_)) => {
+                let pool = self.pool(key);
+                if !pool.budget.take_probe(now) && !pool.sources.take(now, asker.ingress, asker.group, false, false) {
+                    return Answer::Limited;
+                }
+                self.probe(now, key);
+                Answer::Wait
+            }
+            _ => Answer::Failed,
+        }
+    }
+
+    /// Starts to ask for a neighbor of which nothing is known; `for_linux`: out of the budget of those that packets for Linux come
+    /// from.
+    pub(super) fn begin(
+        &mut self,
+        now: Time,
+        key: Key,
+        asker: Asker,
+        for_linux: bool,
+        counters: &mut Counters,
+    ) -> Answer {
         let (most_known, most) = (self.config.max_known, self.config.max_unresolved);
-        let (hash, group) = (self.secret.hash(key), self.secret.group(origin));
+        let hash = self.secret.hash(key);
         let familiar = self.answered.age(now, hash).is_some();
         let refused = self.refused.age(now, hash);
         let again = refused.is_some_and(|age| AGAIN.contains(&age));
@@ -18,7 +57,8 @@ impl Neighbors {
         if pool.known >= most_known && pool.least_known().is_none() {
             return Answer::Full;
         }
-        if !pool.budget.take(now, origin.ingress, group, familiar, again) {
+        let budget = if for_linux { &mut pool.sources } else { &mut pool.budget };
+        if !budget.take(now, asker.ingress, asker.group, familiar, again) {
             // The time of the first refusal counts.
             if refused.is_none_or(|age| age > *AGAIN.end()) {
                 self.refused.put(now, hash);
@@ -30,7 +70,7 @@ impl Neighbors {
             counters.neighbors_displaced_unresolved += 1;
             self.displace(least, counters);
         }
-        self.insert(key, false, Asker { familiar, ingress: origin.ingress, group });
+        self.insert(key, false, Asker { familiar, ..asker });
         self.ask(now, key);
         Answer::Wait
     }

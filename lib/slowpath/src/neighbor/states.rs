@@ -41,6 +41,7 @@ impl Neighbors {
                 }
                 if heard.solicited {
                     self.confirmed(now, key);
+                    self.release(key);
                 } else if differs && state != Stale {
                     self.stale(now, key);
                 }
@@ -73,16 +74,16 @@ impl Neighbors {
             }
             Reachable => self.stale(now, key),
             Delay => {
-                n.tries = 0;
                 if anybody && !self.pool(key).budget.take_probe(now) {
                     counters.neighbor_probes_limited += 1;
                     return self.enter(key, Stale, Some(now.after_millis(UNCONFIRMED_MS)));
                 }
-                self.enter(key, Probe, None);
-                self.solicit(now, key);
+                self.probe(now, key);
             }
             Probe | Stale | Failed | Static => {
                 counters.neighbors_failed += u64::from(n.state == Probe);
+                // What waits for a neighbor whose MAC address is known is for Linux: `vouch`.
+                counters.drops.source_unresolved += self.take_queue(key).len() as u64;
                 self.remove(key);
                 if wanted {
                     self.insert(key, true, Asker::nobody());
@@ -102,6 +103,15 @@ impl Neighbors {
             n.tries = 0;
         }
         self.enter(key, NeighborState::Incomplete, None);
+        self.solicit(now, key);
+    }
+
+    /// Asks whoever told its MAC address unasked whether it is there.
+    pub(super) fn probe(&mut self, now: Time, key: Key) {
+        if let Some(n) = self.table.get_mut(&key) {
+            n.tries = 0;
+        }
+        self.enter(key, NeighborState::Probe, None);
         self.solicit(now, key);
     }
 

@@ -63,6 +63,7 @@ fn echo_reply_records_the_route_and_fits_the_way_back() {
 fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     let mut w = World::new();
     let a = host(LEFT, 2);
+    w.meet(a);
     let mut bad = ping4(a.v4, v4("10.0.1.1"), b"data");
     bad[29] ^= 1;
     w.from(a, &bad);

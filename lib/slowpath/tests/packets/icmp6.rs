@@ -54,6 +54,7 @@ fn answers_echo_to_its_groups_from_the_interfaces_address() {
 fn bad_echo_and_redirects_are_dropped_and_the_rest_is_for_linux() {
     let mut w = World::new();
     let a = host(LEFT, 2);
+    w.meet(a);
     let mut bad = ping6(a.v6, v6(OURS), b"data");
     bad[43] ^= 1;
     w.from(a, &bad);

@@ -9,11 +9,7 @@ use perigee_slowpath::*;
 fn station() -> (World, Host) {
     let mut w = World::new();
     let a = host(LEFT, 2);
-    // Both addresses are known.
-    w.from(a, &ping4(a.v4, v4("10.0.1.1"), b""));
-    w.from(a, &ping6(a.v6, v6("2001:db8:1::1"), b""));
-    w.sent.clear();
-    w.twin.clear();
+    w.meet(a);
     (w, a)
 }
 

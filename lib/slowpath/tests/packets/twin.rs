@@ -10,6 +10,7 @@ use perigee_slowpath::*;
 fn everything_to_the_router_but_echo_goes_to_linux_unchanged() {
     let mut w = World::new();
     let a = host(LEFT, 2);
+    w.meet(a);
     for (protocol, to) in
         [(protocol::TCP, "10.0.1.1"), (protocol::UDP, "10.0.2.1"), (89, "224.0.0.5"), (132, "10.255.255.1")]
     {
@@ -60,6 +61,7 @@ fn the_own_tag_is_taken_off_in_both_directions() {
     w.advance(2000);
     w.sent.clear();
     let a = host(LEFT, 2);
+    w.meet(a);
     let plain = ethernet(mac(LEFT), a.mac, &udp4(a.v4, v4("10.0.1.1"), 5));
     let tag = |vid: u8| [&plain[..12], &[0x81, 0, 0x20, vid], &plain[12..]].concat();
     w.punt(LEFT, &tag(100));

@@ -204,6 +204,16 @@ impl World {
         self.punt(host.interface, &ethernet(mac(host.interface), host.mac, packet));
     }
 
+    /// Lets the router resolve both addresses of a host.
+    pub fn meet(&mut self, host: Host) {
+        let (own4, own6) =
+            (interface(host.interface).addresses[0].address, interface(host.interface).addresses[1].address);
+        let (IpAddr::V4(own4), IpAddr::V6(own6)) = (own4, own6) else { panic!("{own4}, {own6}") };
+        self.from(host, &ping4(host.v4, own4, b""));
+        self.from(host, &ping6(host.v6, own6, b""));
+        (self.sent, self.twin, self.events) = (vec![], vec![], vec![]);
+    }
+
     /// Advances the clock, doing what is due meanwhile.
     pub fn advance(&mut self, ms: u64) {
         let end = self.now.after_millis(ms);
