@@ -2,7 +2,7 @@
 //! What a running router may do: its user, its capabilities, its system calls and files.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Asserts, Good, Router, World, wait_until};
+use perigee_tests::{Asserts, Good, Router, Signal, World, wait_until};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 perigee_tests::scenarios![
     a_router_of_root_is_somebody_else_once_it_runs as root,
-    a_router_of_roots_own_files_says_what_reloads_need as root,
+    a_router_reloads_files_that_only_root_may_read as root,
     every_thread_is_confined,
     a_script_opens_no_file_and_starts_no_program,
     every_call_is_tried_from_a_confined_thread,
@@ -54,7 +54,7 @@ fn a_router_of_root_is_somebody_else_once_it_runs(world: &World) {
         }
         assert_eq!((thread["Groups"].as_str(), thread["CapPrm"].as_str()), ("", "0000000000000000"), "{thread:?}");
     }
-    assert_eq!(helper(&router)["CapPrm"], "0000000000001000", "CAP_NET_ADMIN alone");
+    assert_eq!(helper(&router)["CapPrm"], "0000000000001004", "CAP_NET_ADMIN and CAP_DAC_READ_SEARCH");
     // What an operator does goes on: scripts, configuration, captures, twins that come back.
     router.ask(&format!("reload {}", script.display())).good();
     world.configuration("", &PORTS.replace("\"10.0.1.1/24\"", "\"10.0.1.1/24\", \"10.0.1.200/24\""));
@@ -69,23 +69,46 @@ fn a_router_of_root_is_somebody_else_once_it_runs(world: &World) {
     router.stop();
 }
 
-/// `./x run my.toml` by root, in a home that no other user may enter: a reload was refused for a reason that did not say
-/// whose.
-fn a_router_of_roots_own_files_says_what_reloads_need(world: &World) {
+/// `./x run my.toml` by root, in a home that no other user may enter: no reload was possible, and SIGHUP did nothing, in silence.
+fn a_router_reloads_files_that_only_root_may_read(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let home = Path::new("/run/home");
-    let mode = |mode| std::fs::set_permissions(home, Permissions::from_mode(mode)).expect("root's folder");
+    let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("root's");
     std::fs::create_dir(home).expect("a folder");
-    mode(0o700);
-    std::fs::write(home.join("fast.lua"), SCRIPT).expect("a script");
-    let file = world.configuration("script = \"fast.lua\"", PORTS);
-    std::fs::rename(file, home.join("router.toml")).expect("the configuration");
+    mode(home, 0o700);
+    let write = |name: &str, text: &str| {
+        std::fs::write(home.join(name), text).expect("a file");
+        mode(&home.join(name), 0o600);
+    };
+    write("fast.lua", SCRIPT);
+    write("routes", "10.9.0.0/24 via 10.0.2.2\n");
+    let write_configuration = |router: &str, first: &str| {
+        let file = world.configuration(router, PORTS);
+        let text = std::fs::read_to_string(&file).expect("the configuration");
+        std::fs::remove_file(file).expect("the configuration");
+        write("router.toml", &format!("{first}\n{text}"));
+    };
+    write_configuration("script = \"fast.lua\"", "");
     let router = Router::start(&home.join("router.toml"));
     client.reaches("10.0.2.2");
-    router.says("who cannot read /run/home/router.toml and /run/home/fast.lua;");
-    router.ask("reload").refused("as whom this runs, must be able to read it");
-    mode(0o711);
     router.ask("reload").good();
+    // What the configuration names from now on is root's choice as well.
+    write("other.lua", SCRIPT);
+    write_configuration("script = \"other.lua\"", "routes_file = \"routes\"");
+    router.signal(Signal::HUP);
+    router.says("SIGHUP:");
+    router.says("script /run/home/other.lua (generation 3)");
+    assert!(router.ask("show routes").text.contains("10.9.0.0/24"));
+    // A script that a client names is read by the client.
+    write("mine.lua", SCRIPT);
+    let output = router.ask("reload /run/home/mine.lua").good().text;
+    assert!(output.contains("/run/home/mine.lua (generation 4)"), "{output}");
+    write("other.lua", "return 7");
+    router.signal(Signal::HUP);
+    router.says("not reloaded: /run/home/other.lua: returned number");
+    write_configuration("script = \"absent.lua\"", "");
+    router.ask("reload").refused("cannot open /run/home/absent.lua: No such file");
+    client.ping(5, "10.0.2.2");
     router.stop();
 }
 

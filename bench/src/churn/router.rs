@@ -149,7 +149,7 @@ impl Router {
     /// Has it follow this table of Linux's instead, by its name.
     pub fn follow(&mut self, table: &str) -> Result<()> {
         fs::write(&self.file, format!("{}\n[linux]\ntables = [\"{table}\"]\n", self.config))?;
-        self.ask(&Reload { script: None }).context("the router refuses to follow another table")?;
+        self.ask(&Reload { script: None, text: None }).context("the router refuses to follow another table")?;
         Ok(())
     }
 

@@ -100,7 +100,7 @@ impl Cli {
                 output::print(&String::from_utf8(script)?)
             }
             Command::Helper { reach } => {
-                perigee_helper::serve_stdin(reach)?;
+                perigee_helper::serve_stdin(reach, perigee_config::files_named)?;
                 Ok(ExitCode::SUCCESS)
             }
         }

@@ -37,8 +37,7 @@ use perigee_router::{
 use perigee_worker::{Clock, Idle, PuntReader, Stop, Worker, WorkerParts, punt_rings};
 use ports::{Opened, open_ports, pci_devices, queues, router_port, worker_nodes};
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Starts a router.
@@ -93,31 +92,14 @@ fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
 /// The router becomes an unprivileged user's. Files that only root can remove have been left to the helper.
 fn give_up_root(settings: &Settings, helper: Option<&Arc<Helper>>) -> Result<()> {
     if let Some(helper) = helper {
+        helper.configuration(&settings.path)?;
         helper.started()?;
     }
     match privileges::become_user().context("the router cannot give up being root")? {
-        Became::User(id) => {
-            tracing::debug!("the router is user {id} now");
-            say_what_reloads_need(id, settings);
-        }
+        Became::User(id) => tracing::debug!("the router is user {id} now"),
         Became::Same => tracing::debug!("the router stays the user it is"),
     }
     Ok(())
-}
-
-/// Says which files the user that the router has become cannot read again: those below root's home, as a rule.
-fn say_what_reloads_need(id: u32, settings: &Settings) {
-    let config = &settings.config;
-    let files = [Some(&settings.path), config.router.script.as_ref(), config.routes_file.as_ref()];
-    let refused = |file: &&PathBuf| std::fs::File::open(file).is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
-    let hidden: Vec<_> = files.into_iter().flatten().filter(refused).map(|file| file.display().to_string()).collect();
-    if !hidden.is_empty() {
-        tracing::warn!(
-            "no reload is possible: the router is user {id} now, who cannot read {}; let others read it and enter the folders \
-             that it is in, or name a `user` in [router]",
-            hidden.join(" and ")
-        );
-    }
 }
 
 /// Starts DPDK. Without PCI devices it is done by a thread without capabilities, whose children EAL's own threads are.
@@ -334,14 +316,15 @@ fn assemble(
     let places: Vec<_> =
         config.workers.iter().zip(of_workers).map(|(worker, node)| (worker.core, copy(node))).collect();
     let ports = opened.ports.iter().zip(twins).map(router_port).collect();
+    let read = scripts::reader(opened.helper.clone());
     let slow = SlowParts {
         version: version(&config, path),
         ports: Ports::new(&config, ports, wiring.slow, below),
-        settings: Settings { config, path: std::path::absolute(path)?, machine },
+        settings: Settings { config, path: std::path::absolute(path)?, machine, read: read.clone() },
         workers: Workers::new(ends, common.custom.clone()),
         assistants,
         forwarding,
-        scripts: Box::new(LuaScripts(scripts.clone())),
+        scripts: Box::new(LuaScripts(scripts.clone(), read)),
         rebuild: Box::new(rebuild),
         mailbox: end,
         memory: &MBUF,

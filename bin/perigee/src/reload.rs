@@ -3,10 +3,12 @@
 
 use crate::client::RouterArg;
 use crate::client::connect;
-use anyhow::Result;
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use perigee_api::client::ApiClient;
 use perigee_api::queries::Reload;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,13 +22,32 @@ pub struct ReloadArgs {
 }
 
 pub fn reload(args: &ReloadArgs) -> Result<ExitCode> {
-    // The router may run in another folder.
-    let script = args.script.as_deref().map(std::path::absolute).transpose()?;
-    println!("{}", reload_at(&connect(&args.router)?, script.as_deref())?);
+    println!("{}", reload_at(&connect(&args.router)?, args.script.as_deref())?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks a router to reload; returns its answer.
+/// Asks a router to reload, by a script that is read here if one is given: the router may be a user who may not. Returns its answer.
 pub fn reload_at(client: &ApiClient, script: Option<&Path>) -> Result<String> {
-    Ok(client.ask(&Reload { script: script.map(Path::to_owned) })?.message)
+    let text = script.map(read).transpose()?;
+    // The router may run in another folder.
+    let script = script.map(std::path::absolute).transpose()?;
+    Ok(client.ask(&Reload { script, text })?.message)
+}
+
+/// The longest script that is sent, in bytes: half of the longest request, which has room for two of each.
+const LONGEST: u64 = 4 << 20;
+
+fn read(script: &Path) -> Result<String> {
+    let name = script.display();
+    let about = || format!("cannot read {name}");
+    // Before it is opened: a FIFO without a writer would keep this waiting.
+    if !std::fs::metadata(script).with_context(about)?.is_file() {
+        bail!("{name} is no regular file, expected a Lua script");
+    }
+    let mut text = Vec::new();
+    File::open(script).with_context(about)?.take(LONGEST + 1).read_to_end(&mut text).with_context(about)?;
+    if text.len() as u64 > LONGEST {
+        bail!("{name} has more than {} MB, expected a Lua script", LONGEST >> 20);
+    }
+    String::from_utf8(text).map_err(|_| anyhow!("{name} is no text, expected a Lua script"))
 }

@@ -3,14 +3,27 @@
 
 use perigee_api::answers::ScriptState;
 use perigee_config as config;
+use perigee_helper::Helper;
 use perigee_lua::{Budgets, OverBudget, Script, Scripts};
-use perigee_router::{Progress, Refusal, ScriptControl, ScriptView};
+use perigee_router::{Progress, ReadFile, Refusal, ScriptControl, ScriptSource, ScriptView};
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The script at a path, or the built-in one.
 pub fn read(path: Option<&Path>) -> Result<Script, perigee_lua::ScriptError> {
     path.map_or_else(|| Ok(Script::builtin()), Script::read)
+}
+
+/// Reads files as the router may; what it may not read is opened by the helper, if it belongs to the configuration.
+pub fn reader(helper: Option<Arc<Helper>>) -> ReadFile {
+    Arc::new(move |path, longest| match (perigee_file::read(path, longest), &helper) {
+        (Err(error), Some(helper)) if error.kind() == ErrorKind::PermissionDenied => {
+            perigee_file::read_opened(helper.open_file(path).map_err(io::Error::other)?, longest)
+        }
+        (result, _) => result,
+    })
 }
 
 /// What the configuration lets scripts cost.
@@ -29,12 +42,16 @@ pub fn budgets(router: &config::Router) -> Budgets {
 }
 
 /// [`Scripts`] behind the router's trait.
-pub struct LuaScripts(pub Scripts);
+pub struct LuaScripts(pub Scripts, pub ReadFile);
 
 impl ScriptControl for LuaScripts {
-    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal> {
-        let path = path.map(Path::to_owned);
-        Ok(self.0.replace_by(move || read(path.as_deref()))?)
+    fn replace(&self, script: ScriptSource) -> Result<u64, Refusal> {
+        let read = self.1.clone();
+        Ok(self.0.replace_by(move || match script {
+            ScriptSource::BuiltIn => Ok(Script::builtin()),
+            ScriptSource::File(path) => Script::read_by(&path, |path, longest| read(path, longest)),
+            ScriptSource::Text(path, text) => Script::read_by(&path, |_, _| Ok(text.into_bytes())),
+        })?)
     }
 
     fn progress(&self, generation: u64) -> Progress {

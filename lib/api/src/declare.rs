@@ -44,6 +44,8 @@ pub trait Query: Endpoint {
     type Answer: Serialize + DeserializeOwned + Describe + Send + 'static;
     /// How long the router may take to answer.
     const PATIENCE: Duration;
+    /// The longest body of a request, in bytes.
+    const LONGEST_BODY: usize;
 
     /// The query as the backend gets it.
     fn request(self, reply: Reply<Self::Answer>) -> Request;
@@ -206,10 +208,12 @@ macro_rules! endpoint {
 macro_rules! queries {
     (@seconds $seconds:literal) => { $seconds };
     (@seconds) => { $crate::declare::PATIENCE };
+    (@bytes $bytes:literal) => { $bytes };
+    (@bytes) => { $crate::declare::LONGEST_BODY };
     ($(
         $(#[$($about:tt)*])*
         $method:ident $path:literal: $name:ident $fields:tt -> $answer:ty
-        $(, expected $expected:literal)? $(, seconds $seconds:literal)?;
+        $(, expected $expected:literal)? $(, seconds $seconds:literal)? $(, bytes $bytes:literal)?;
     )*) => {
         $(
             $crate::declare::endpoint! { $(#[$($about)*])* $method $path: $name $fields $($expected)? }
@@ -218,6 +222,7 @@ macro_rules! queries {
                 type Answer = $answer;
                 const PATIENCE: std::time::Duration =
                     std::time::Duration::from_secs($crate::declare::queries!(@seconds $($seconds)?));
+                const LONGEST_BODY: usize = $crate::declare::queries!(@bytes $($bytes)?);
 
                 fn request(self, reply: $crate::Reply<$answer>) -> Request {
                     $crate::declare::requests!(@request $method Show::$name(self, reply), Request::$name(self, reply))
@@ -284,3 +289,6 @@ pub(crate) use {doc_text, endpoint, objects, queries, requests, states};
 
 /// Seconds that the router may take to answer. It is asked on busy machines too, so it is not short.
 pub(crate) const PATIENCE: u64 = 60;
+
+/// The longest request body in bytes; but for routes that are loaded and scripts, the longest sensible one has a hundred.
+pub(crate) const LONGEST_BODY: usize = 64 * 1024;

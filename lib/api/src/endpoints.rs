@@ -14,12 +14,9 @@ use tokio::sync::Mutex;
 
 use crate::answers::Snapshot;
 use crate::ask::{ApiError, Body, Shared, ask, ask_query, parameters};
-use crate::declare::{PATIENCE, Visitor};
+use crate::declare::{LONGEST_BODY, PATIENCE, Visitor};
 use crate::queries::{self, Capture, Metrics, Request, Trace};
 use crate::{Endpoint, Query, metrics, stream};
-
-/// The longest request body in bytes; but for routes that are loaded, the longest sensible one has a hundred.
-const LONGEST_BODY: usize = 64 * 1024;
 
 /// How old counters may be that strangers are shown. To gather them takes the slow path longer than to forward some thousand packets.
 const FRESH: Duration = Duration::from_millis(500);
@@ -78,7 +75,8 @@ impl Visitor for Routes {
             Method::DELETE => MethodFilter::DELETE,
             _ => MethodFilter::GET,
         };
-        self.0 = std::mem::take(&mut self.0).route(Q::PATH, on(method, answer::<Q>));
+        let answer = on(method, answer::<Q>).layer(DefaultBodyLimit::max(Q::LONGEST_BODY));
+        self.0 = std::mem::take(&mut self.0).route(Q::PATH, answer);
     }
 }
 

@@ -112,9 +112,12 @@ queries! {
 
     /// Loads configuration and script again: all of it takes effect, or nothing.
     POST "/v1/reload": Reload {
-        /// Another script than the configured one.
+        /// Another script than the configured one: its path, from which the router reads it.
         script: Option<PathBuf>,
-    } -> Outcome, expected "{\"script\": PATH} or {}", seconds 120;
+        /// Its text, up to 4 MB, if the client has read it: the router may be a user who may not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    } -> Outcome, expected "{\"script\": PATH, \"text\": TEXT}, {\"script\": PATH} or {}", seconds 120, bytes 8388608;
 }
 
 impl ShowRoutes {

@@ -114,7 +114,7 @@ fn requests_reach_the_backend_and_answers_come_back() {
         other => panic!("{other:?}"),
     }
     client.ask(&TakeGaps {}).unwrap();
-    client.ask(&Reload { script: Some("/x.lua".into()) }).unwrap();
+    client.ask(&Reload { script: Some("/x.lua".into()), text: None }).unwrap();
     let text = client.metrics().unwrap();
     assert!(text.ends_with("# EOF\n"), "{text}");
     match client.ask(&ShowNeighbors {}) {
@@ -122,7 +122,7 @@ fn requests_reach_the_backend_and_answers_come_back() {
         other => panic!("{other:?}"),
     }
     let asked = fake.asked.lock().unwrap();
-    assert!(asked.contains(&format!("{:?}", Reload { script: Some("/x.lua".into()) })), "{asked:?}");
+    assert!(asked.contains(&format!("{:?}", Reload { script: Some("/x.lua".into()), text: None })), "{asked:?}");
     assert!(asked.contains(&format!("{:?}", TakeGaps {})), "{asked:?}");
     assert!(asked.contains(&format!("{:?}", DeleteRoute(change))), "{asked:?}");
     assert!(asked.contains(&format!("{few:?}")), "{asked:?}");
@@ -145,7 +145,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (request("POST", "/v1/routes", "{"), "400", "expected {\"prefix\": PREFIX"),
         (request("POST", "/v1/routes", "{\"prefix\":\"10.0.0.0/99\"}"), "400", "the body is not what was expected"),
         (request("POST", "/v1/routes", "{\"prefix\":\"10.0.0.0/8\",\"vai\":\"x\"}"), "400", "unknown field `vai`"),
-        (request("POST", "/v1/reload", ""), "400", "expected {\"script\": PATH} or {}"),
+        (request("POST", "/v1/reload", ""), "400", "{\"script\": PATH} or {}"),
         (request("GET", "/v1/routes?limit=many", ""), "400", "expected within=PREFIX and limit=NUMBER"),
         (request("POST", "/v1/routes", &long), "413", "length limit exceeded"),
         // Whoever prints a refusal does not command the terminal by it.
@@ -289,7 +289,7 @@ fn parameters_are_escaped_and_those_without_a_value_left_out() {
     assert_eq!(trace(Some("tcp and (é) & 1-2"), None), "/v1/trace?filter=tcp+and+%28%C3%A9%29+%26+1-2");
     let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), limit: Some(1) };
     assert_eq!(routes.url(), "/v1/routes?within=2001%3Adb8%3A%3A%2F32&limit=1");
-    assert_eq!(Reload { script: Some("/x.lua".into()) }.url(), "/v1/reload");
+    assert_eq!(Reload { script: Some("/x.lua".into()), text: None }.url(), "/v1/reload");
 }
 
 /// A connection to the metrics from an address of loopback.

@@ -10,6 +10,7 @@
 //! | `ports.rs`, `interfaces.rs` | `[port.NAME]`; `[port.NAME.vlan.ID]` and the addresses of both |
 //! | `routes.rs`, `neighbors.rs`, `networks.rs` | `[[route]]`, `[[neighbor]]`; which interface an address is on |
 //! | `multicast.rs` | `[[multicast]]`; what of multicast may pass an interface |
+//! | `files.rs` | the files that a configuration names |
 //! | `routes_file.rs` | `PREFIX via ADDRESS dev PORT`, a million lines of it |
 //! | `filters.rs`, `steers.rs`, `tuples.rs` | `[[filter]]`, `[[steer]]`, and the packets both are about |
 //!
@@ -23,6 +24,7 @@
 mod document;
 mod eal;
 mod fib;
+mod files;
 mod filters;
 mod given;
 mod interfaces;
@@ -50,6 +52,7 @@ mod tuples;
 mod values;
 mod workers;
 
+use std::io;
 use std::path::Path;
 
 use toml::de::DeTable;
@@ -57,6 +60,7 @@ use toml::de::DeTable;
 pub use document::{Key, documentation, keys};
 pub use eal::{Eal, Hugepages};
 pub use fib::{AUTO, FibChoice, FibNames};
+pub use files::files_named;
 pub use filters::{Action, Filter, FilteredFrom};
 pub use interfaces::Interface;
 pub use linux::{Feed, FpmAddress, FpmGuest, Linux, UnknownRoutes, protocol_name, table_name};
@@ -78,6 +82,9 @@ use routes_file::FileKeys;
 use section::Context;
 use workers::NamedWorker;
 
+/// Reads a file of no more than this many bytes.
+pub type ReadFile = dyn Fn(&Path, u64) -> io::Result<Vec<u8>>;
+
 impl Config {
     /// Reads and checks the file at `path` and the routes file it names.
     ///
@@ -92,12 +99,24 @@ impl Config {
     /// # Errors
     /// Like [`Config::load`].
     pub fn load_on(path: impl AsRef<Path>, machine: &Machine) -> Result<Self, ConfigError> {
+        Self::load_by(path, machine, &perigee_file::read)
+    }
+
+    /// Like [`Config::load_on`], where the caller reads the files, up to a number of bytes: somebody else may have to open them.
+    ///
+    /// # Errors
+    /// Like [`Config::load`].
+    pub fn load_by(
+        path: impl AsRef<Path>,
+        machine: &Machine,
+        read: &ReadFile,
+    ) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let text = read_text(path, perigee_file::LONGEST_TEXT)?;
+        let text = read_text(path, perigee_file::LONGEST_TEXT, read)?;
         let mut config = Self::parse_on(&name, &text, machine)?;
         if let Some(file) = &config.routes_file {
-            let lines = read_text(file, perigee_file::LONGEST)?;
+            let lines = read_text(file, perigee_file::LONGEST, read)?;
             config.file_routes = parse_routes(&file.display().to_string(), &lines, &config.interfaces)?;
         }
         Ok(config)
@@ -206,12 +225,11 @@ fn folder_of(name: &str) -> &Path {
 }
 
 /// The file as text. A byte that is not UTF-8 is a mistake with a place like any other.
-fn read_text(path: &Path, longest: u64) -> Result<String, ConfigError> {
+fn read_text(path: &Path, longest: u64, read: &ReadFile) -> Result<String, ConfigError> {
     let name = path.display();
-    let bytes = perigee_file::read(path, longest).map_err(|error| {
+    let bytes = read(path, longest).map_err(|error| {
         let advice = match error.kind() {
-            // A router that root has started is somebody else once it runs.
-            std::io::ErrorKind::PermissionDenied => format!(
+            io::ErrorKind::PermissionDenied => format!(
                 "user {}, as whom this runs, must be able to read it and to enter the folders that it is in",
                 rustix::process::geteuid().as_raw()
             ),

@@ -47,7 +47,9 @@ section! {
         /// The network namespace of the twins, the TAP interfaces through which Linux sees the ports.
         namespace: Option<Namespace>, optional(text(NAMESPACE, network_namespace)),
             default None => "the router's own", restart;
-        /// Who the router is once it has started, if root starts it: a user's name or number.
+        /// Who the router is once it has started, if root starts it: a user's name or number. What of the configuration's files it may not
+        /// read then, a reload gets from the helper: the configuration, its script, its routes file. What a script asks for while it
+        /// loads (`require`, libraries) must be readable for this user.
         user: Option<String>, optional(text("a user's name or number", user_name)),
             default None => "`perigee` if there is one, else an unused number", restart;
         /// Packets taken from a queue at once.

@@ -37,6 +37,17 @@ pub fn read(path: &Path, longest: u64) -> Result<Vec<u8>> {
     in_time(PATIENCE, move || read_here(&path, longest))
 }
 
+/// The bytes of a file that somebody else has opened.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_opened(file: File, longest: u64) -> Result<Vec<u8>> {
+    in_time(PATIENCE, move || {
+        accept(&file.metadata()?, longest)?;
+        contents(file, longest)
+    })
+}
+
 /// What `work` returns, done by a thread of its own, which is waited for no longer than `patience`.
 fn in_time<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     struct Reader;

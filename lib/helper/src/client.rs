@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The router's side of the helper.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -235,6 +236,25 @@ impl Helper {
     /// The helper is gone, or it was [told](Self::started) that the router has started.
     pub fn remove_at_end(&self, paths: Vec<PathBuf>) -> Result<(), HelperError> {
         self.done(&Request::RemoveAtEnd(paths))
+    }
+
+    /// Names the router's configuration: this file, and those that it names whenever it is asked, are opened for the router.
+    ///
+    /// # Errors
+    /// The helper is gone, or it was [told](Self::started) that the router has started.
+    pub fn configuration(&self, path: &Path) -> Result<(), HelperError> {
+        self.done(&Request::Configuration(path.to_owned()))
+    }
+
+    /// Opens a file of the router's configuration, to be read.
+    ///
+    /// # Errors
+    /// It is none of the configuration's, it is no regular file, the system refuses it, or the helper is gone.
+    pub fn open_file(&self, path: &Path) -> Result<File, HelperError> {
+        match self.ask(&Request::OpenFile(path.to_owned()))? {
+            (Answer::File, Some(fd)) => Ok(fd.into()),
+            _ => Err(confused()),
+        }
     }
 
     /// The router has started: the helper makes no twin, prepares no interface and removes no file that it has not heard of.

@@ -14,6 +14,7 @@
 //! | `state.rs` | what the helper knows, and its standby as well |
 //! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
+//! | `files.rs` | the files of a configuration, opened for the router |
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
@@ -28,6 +29,7 @@ mod claims;
 mod client;
 pub mod confine;
 mod failure;
+mod files;
 mod links;
 mod message;
 mod neighbors;
@@ -41,6 +43,7 @@ pub mod twin;
 
 pub use claims::{Claim, Claims, Holder, Taken};
 pub use client::{Helper, HelperError, HelperHealth};
+pub use files::Named;
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
 pub use reach::Reach;
 pub use server::serve_stdin;

@@ -164,6 +164,10 @@ pub(super) enum Request {
     },
     /// Files and empty folders to remove when the router has ended, in this order: it is another user then.
     RemoveAtEnd(Vec<PathBuf>),
+    /// The router's configuration: the file, and what it names at the time, may be [opened](Request::OpenFile) for the router.
+    Configuration(PathBuf),
+    /// A file of the configuration, to be read. Answered with [`Answer::File`].
+    OpenFile(PathBuf),
     /// The router has started: from now on no twin is made, no interface changed and no file removed that was not named before.
     Started,
     /// Start another helper, which takes over when this one dies. Answered with the socket to ask it by.
@@ -181,6 +185,8 @@ pub(super) enum Answer {
     Twin(TwinStatus),
     /// A socket comes along.
     Socket,
+    /// A file comes along.
+    File,
     Done,
     /// A sentence: what could not be done, why, and what to do.
     Failed(String),

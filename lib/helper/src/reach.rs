@@ -25,12 +25,19 @@ impl Reach {
         }
     }
 
-    /// What a helper keeps: `CAP_NET_ADMIN`, for interfaces and neighbors, and what it takes to enter namespaces.
+    /// What a helper keeps: `CAP_NET_ADMIN`, for interfaces and neighbors, `CAP_DAC_READ_SEARCH`, for the files of a configuration
+    /// that root started a router with, and what it takes to enter namespaces.
     pub(crate) fn capabilities(self) -> &'static [Capability] {
+        const ALL: &[Capability] = &[
+            Capability::CAP_NET_ADMIN,
+            Capability::CAP_DAC_READ_SEARCH,
+            Capability::CAP_SYS_ADMIN,
+            Capability::CAP_SYS_PTRACE,
+        ];
         match self {
-            Reach::Own => &[Capability::CAP_NET_ADMIN],
-            Reach::Namespaces => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN],
-            Reach::Processes => &[Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN, Capability::CAP_SYS_PTRACE],
+            Reach::Own => &ALL[..2],
+            Reach::Namespaces => &ALL[..3],
+            Reach::Processes => ALL,
         }
     }
 

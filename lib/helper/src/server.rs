@@ -29,23 +29,25 @@ use super::message::{Answer, PATIENCE, Request, SocketWanted, is_closed, ready, 
 use super::neighbors;
 use super::reach::Reach;
 use super::state::{Change, State};
+use crate::files::{self, Named};
 use crate::privileges;
 use crate::sockets;
 use perigee_net::Namespace;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
 ///
-/// Of its capabilities it keeps those that `reach` takes.
+/// Of its capabilities it keeps those that `reach` takes; `named` knows which files a configuration names.
 ///
 /// # Errors
 /// The standard input is not a socket of [`super::Helper`], or the router sent something that is not a request.
-pub fn serve_stdin(reach: Reach) -> io::Result<()> {
+pub fn serve_stdin(reach: Reach, named: Named) -> io::Result<()> {
     // Not stdin itself, whose buffer does not keep messages and descriptors apart.
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
     privileges::keep_only(reach.capabilities())?;
     ignore_signals()?;
     let maker = claims::peer(&socket).ok().and_then(|(process, _)| Process::find(process));
-    let mut server = Server { maker, ..Server::default() };
+    let mut server =
+        Server { state: State::default(), standby: None, predecessor: None, maker, router: None, named };
     let result = server.serve(&socket);
     server.restore(&socket);
     result
@@ -89,7 +91,6 @@ impl Process {
 }
 
 /// A helper. It is a standby while it has a predecessor.
-#[derive(Default)]
 struct Server {
     state: State,
     standby: Option<Standby>,
@@ -97,6 +98,7 @@ struct Server {
     /// Who made the socket to the router: a standby's predecessor, else the router.
     maker: Option<Process>,
     router: Option<Process>,
+    named: Named,
 }
 
 impl Server {
@@ -233,11 +235,20 @@ impl Server {
         self.enters(&request)?;
         match request {
             Request::RemoveAtEnd(_)
+            | Request::Configuration(_)
             | Request::MakeVlan { .. }
             | Request::OpenSocket { socket: SocketWanted::Listener(_), .. }
                 if self.state.started =>
             {
                 Err("files, VLANs and listeners are named before the start".to_owned().into())
+            }
+            Request::Configuration(path) => {
+                self.note(Change::Configuration(path));
+                done
+            }
+            Request::OpenFile(path) => {
+                let file = files::open(&path, self.state.configuration.as_deref(), self.named)?;
+                Ok((Answer::File, Some(file.into())))
             }
             Request::RemoveAtEnd(paths) => {
                 for path in paths {

@@ -25,6 +25,8 @@ pub(super) enum Change {
     Link(Option<Namespace>, String, u32),
     /// A file or an empty folder is to be removed at the end, if it is still this one: device and inode.
     Remove(PathBuf, Option<(u64, u64)>),
+    /// The router's configuration.
+    Configuration(PathBuf),
     /// The router's process.
     Router(u32),
     /// A sign of life.
@@ -42,6 +44,8 @@ pub(super) struct State {
     pub undo: Vec<Undo>,
     /// What to remove at the end.
     pub remove: Vec<(PathBuf, Option<(u64, u64)>)>,
+    /// The router's configuration.
+    pub configuration: Option<PathBuf>,
     /// The router's process.
     pub router: Option<u32>,
     namespaces: BTreeSet<Namespace>,
@@ -69,6 +73,7 @@ impl State {
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
             Change::Link(namespace, name, link) => drop(self.links.insert((namespace, name), link)),
             Change::Remove(path, identity) => self.remove.push((path, identity)),
+            Change::Configuration(path) => self.configuration = Some(path),
             Change::Router(process) => self.router = Some(process),
             Change::Lives => {}
             Change::Started => self.started = true,
@@ -87,8 +92,10 @@ impl State {
         let files = self.remove.iter().cloned().map(|(path, identity)| Change::Remove(path, identity));
         let router = self.router.map(Change::Router);
         let undo = self.undo.iter().cloned().map(Change::Preparing);
+        let configuration = self.configuration.clone().map(Change::Configuration);
         let started = self.started.then_some(Change::Started);
-        router.into_iter().chain(entered).chain(named).chain(links).chain(files).chain(undo).chain(started).collect()
+        let all = router.into_iter().chain(entered).chain(named).chain(links).chain(files).chain(undo);
+        all.chain(configuration).chain(started).collect()
     }
 
     /// Whether an interface was prepared before: it is restored to what it was then.
@@ -130,6 +137,7 @@ mod tests {
             Change::Link(blue.clone(), "lan".into(), 7),
             Change::Remove("/run/a".into(), Some((1, 2))),
             Change::Remove("/run".into(), None),
+            Change::Configuration("/etc/router.toml".into()),
             Change::Router(7),
             Change::Lives,
             Change::Started,

@@ -25,7 +25,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 fn main() -> ExitCode {
     let part = std::env::args().nth(1);
     match part.as_deref() {
-        Some("helper") => serve_stdin(Reach::Processes).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
+        Some("helper") => serve_stdin(Reach::Processes, |_, text| text.lines().map(Into::into).collect())
+            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
         Some("inside") => {
             inside();
             ExitCode::SUCCESS
@@ -123,7 +124,35 @@ fn inside() {
     silent::a_standby_restores_what_a_stopped_helper_does_not();
     silent::a_file_that_was_replaced_stays();
     a_router_that_runs_changes_its_own_interfaces_alone();
+    files_of_the_configuration_are_opened_and_no_others();
     the_helper_goes_on_without_the_routers_privileges();
+}
+
+/// Who has taken a router over gets no file that it chooses. Here each line of a configuration names a file.
+fn files_of_the_configuration_are_opened_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (script, other) = (file("script", "hello"), file("other", "secret"));
+    let configuration = file("configuration", &format!("{}\n/dev/zero\n", script.display()));
+    let helper = start();
+    let refused = |path: &Path| helper.open_file(path).unwrap_err().to_string();
+    assert!(refused(&script).contains("knows of no configuration"));
+    helper.configuration(&configuration).unwrap();
+    helper.started().unwrap();
+    assert!(helper.configuration(&other).unwrap_err().to_string().contains("named before the start"));
+    let read = |path: &Path| std::io::read_to_string(helper.open_file(path).unwrap()).unwrap();
+    assert_eq!(read(&script), "hello");
+    assert!(read(&configuration).contains("script"));
+    assert!(refused(&other).contains("other is no file that"));
+    assert!(refused(Path::new("/dev/zero")).contains("is no regular file"));
+    // What it names is looked up each time.
+    file("configuration", &other.display().to_string());
+    assert_eq!(read(&other), "secret");
+    assert!(refused(&script).contains("script is no file that"));
 }
 
 fn a_twin_is_made_as_wanted_and_carries_frames() {

@@ -71,10 +71,24 @@ impl Script {
     }
 
     /// Reads a script from a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no text.
     pub fn read(path: &Path) -> Result<Script, ScriptError> {
+        Self::read_by(path, perigee_file::read)
+    }
+
+    /// Like [`Script::read`], where the caller reads the file, up to a number of bytes: somebody else may have to open it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_by(
+        path: &Path,
+        read: impl FnOnce(&Path, u64) -> std::io::Result<Vec<u8>>,
+    ) -> Result<Script, ScriptError> {
         let name = path.display().to_string();
         let unreadable = |why: String| ScriptError::Unreadable { name: name.clone(), why };
-        let source = perigee_file::read(path, perigee_file::LONGEST_TEXT).map_err(|error| match error.kind() {
+        let source = read(path, perigee_file::LONGEST_TEXT).map_err(|error| match error.kind() {
             // A router that root has started is somebody else once it runs.
             std::io::ErrorKind::PermissionDenied => unreadable(format!(
                 "{error}; user {}, as whom this runs, must be able to read it and to enter the folders that it is in",

@@ -4,19 +4,50 @@
 use crate::forwarding::Filters;
 use perigee_api::answers::ScriptStatus;
 use perigee_config::{self as config, Config, Steer};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of that crate's own, of which this one knows
 /// only that it is an error.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
+/// Reads a file of the configuration, if need be by way of the helper: the router may be a user who may not.
+pub type ReadFile = Arc<dyn Fn(&Path, u64) -> io::Result<Vec<u8>> + Send + Sync>;
+
+/// Where a script's text comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// The program has it.
+    BuiltIn,
+    /// A file, which the router reads.
+    File(PathBuf),
+    /// A file that the client has read, and what it found.
+    Text(PathBuf, String),
+}
+
+impl ScriptSource {
+    /// That of the configuration.
+    pub fn configured(script: Option<&Path>) -> Self {
+        script.map_or(Self::BuiltIn, |path| Self::File(path.to_owned()))
+    }
+
+    /// Its path, or "built-in".
+    pub fn name(&self) -> String {
+        match self {
+            Self::BuiltIn => "built-in".to_owned(),
+            Self::File(path) | Self::Text(path, _) => path.display().to_string(),
+        }
+    }
+}
+
 /// The scripts, as the control side sees them.
 pub trait ScriptControl: Send {
-    /// Replaces the script on all workers by the one at a path, or by the built-in one. Returns its generation.
+    /// Replaces the script on all workers. Returns its generation.
     ///
     /// # Errors
     /// It does not load; the error names file and line. The old one stays.
-    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal>;
+    fn replace(&self, script: ScriptSource) -> Result<u64, Refusal>;
     /// The state of each worker's script.
     fn status(&self) -> Vec<ScriptView>;
     /// How far workers are with the script of a generation.

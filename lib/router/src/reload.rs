@@ -7,11 +7,12 @@
 //!             └────────────────┴─────────────────┴──────────────────────────┴──► all as it was
 //! ```
 
-use crate::backends::Progress;
+use crate::backends::{Progress, ScriptSource};
 use crate::forwarding::Filters;
 use crate::linux::ReloadChange;
 use crate::slow::SlowThread;
 use perigee_api::answers::Outcome;
+use perigee_api::queries::Reload;
 use perigee_api::{ApiError, Reply};
 use perigee_config::{self as config, Config};
 use perigee_fib::Interfaces;
@@ -19,7 +20,6 @@ use perigee_helper::{HelperError, LinkChange};
 use perigee_linux::Input as FromLinux;
 use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
-use std::path::{Path, PathBuf};
 
 /// The script's generation, a sentence about each thing that did not fit, and how many links the helper was asked to change.
 type Reloaded = (u64, Vec<String>, usize);
@@ -42,8 +42,8 @@ pub(crate) struct Reloading {
 
 impl SlowThread {
     /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the workers.
-    pub(crate) fn reload(&mut self, script: Option<&Path>, reply: Reply<Outcome>) {
-        match self.reload_all(script) {
+    pub(crate) fn reload(&mut self, query: Reload, reply: Reply<Outcome>) {
+        match self.reload_all(query) {
             Ok((generation, message, links)) => {
                 let budget = self.parts.settings.config.router.stall_budget.as_nanos() as u64;
                 let deadline = self.now() + budget + PATIENCE;
@@ -90,9 +90,9 @@ impl SlowThread {
         }
     }
 
-    fn reload_all(&mut self, script: Option<&Path>) -> Result<(u64, String, usize), ApiError> {
+    fn reload_all(&mut self, Reload { script, text }: Reload) -> Result<(u64, String, usize), ApiError> {
         let settings = &self.parts.settings;
-        let config = Config::load_on(&settings.path, &settings.machine);
+        let config = Config::load_by(&settings.path, &settings.machine, &*settings.read);
         let config = config.map_err(|error| ApiError::invalid(error.to_string()))?;
         let before = &settings.config;
         let changed = before.restart_needed(&config);
@@ -104,13 +104,17 @@ impl SlowThread {
         let filters = filters.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
         // A changed filter is no reason to rebuild a table with a million routes of Linux.
         let stays = config.router.fib == before.router.fib && config.interfaces == before.interfaces;
-        let path = script.map(Path::to_owned).or_else(|| config.router.script.clone());
+        let script = match (script, text) {
+            (Some(path), Some(text)) => ScriptSource::Text(path, text),
+            (Some(path), None) => ScriptSource::File(path),
+            (None, _) => ScriptSource::configured(config.router.script.as_deref()),
+        };
+        let name = script.name();
         let (generation, lost, links) = match stays {
-            true => self.reload_in_place(config, filters, path.as_deref())?,
-            false => self.reload_beside(config, filters, path.as_deref())?,
+            true => self.reload_in_place(config, filters, script)?,
+            false => self.reload_beside(config, filters, script)?,
         };
         let routes = self.parts.forwarding.rib().prefixes();
-        let name = path.map_or("built-in".to_owned(), |path: PathBuf| path.display().to_string());
         let mut message = format!("script {name} (generation {generation}), {routes} prefixes");
         lost.iter().for_each(|route| message.push_str(&format!("; {route}")));
         self.parts.scripts.set_budgets(&self.parts.settings.config.router);
@@ -122,7 +126,7 @@ impl SlowThread {
         &mut self,
         config: Config,
         filters: Filters,
-        script: Option<&Path>,
+        script: ScriptSource,
     ) -> Result<Reloaded, ApiError> {
         let forwarding = &mut self.parts.forwarding;
         let change = forwarding.change_in_place(&self.parts.settings.config, &config, filters);
@@ -142,7 +146,7 @@ impl SlowThread {
     }
 
     /// For other interfaces or lookup structures: new tables are built beside the old ones, then replace them.
-    fn reload_beside(&mut self, config: Config, filters: Filters, script: Option<&Path>) -> Result<Reloaded, ApiError> {
+    fn reload_beside(&mut self, config: Config, filters: Filters, script: ScriptSource) -> Result<Reloaded, ApiError> {
         let (forwarding, infos) = (&mut self.parts.forwarding, self.parts.ports.infos());
         let configs = (&self.parts.settings.config, &config);
         let replacement = forwarding.prepare(configs, &infos, filters, self.slow.neighbors().filter(|n| n.reported));

@@ -26,7 +26,7 @@ mod upkeep;
 pub(crate) use frames::{TURN, tagged};
 
 use crate::assistant::Assistants;
-use crate::backends::{Rebuild, ScriptControl};
+use crate::backends::{ReadFile, Rebuild, ScriptControl};
 use crate::forwarding::Forwarding;
 use crate::linux::{LinuxParts, LinuxSide};
 use crate::mailbox::MailboxEnd;
@@ -70,6 +70,8 @@ pub struct Settings {
     pub path: PathBuf,
     /// What configurations are checked against.
     pub machine: Machine,
+    /// How its files are read.
+    pub read: ReadFile,
 }
 
 /// The thread's parts; the caller builds them.

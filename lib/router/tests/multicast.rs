@@ -68,7 +68,7 @@ impl Router {
 
     fn reload(&mut self, lines: &str) {
         std::fs::write(&self.path, PORTS.replace("TWIN", self.twin) + lines).unwrap();
-        ask(&mut self.bed, Reload { script: None }).unwrap();
+        ask(&mut self.bed, Reload { script: None, text: None }).unwrap();
         self.bed.settle();
         (0..3).for_each(|port| drop(self.bed.sent(port)));
     }
@@ -229,7 +229,7 @@ fn a_reload_changes_routes_and_limits_and_keeps_counts() {
         ("multicast_boundary = ['239.2.0.0/16']", [0, 1, 1]),
     ] {
         std::fs::write(&router.path, with(key)).unwrap();
-        ask(&mut router.bed, Reload { script: None }).unwrap();
+        ask(&mut router.bed, Reload { script: None, text: None }).unwrap();
         router.bed.settle();
         assert_eq!(router.counts(0, &frame), counts, "{key}");
     }
@@ -237,7 +237,7 @@ fn a_reload_changes_routes_and_limits_and_keeps_counts() {
     // A script that is not loaded changes nothing.
     router.reload(&route("'b'"));
     std::fs::write(&router.path, limited + &route("'c'")).unwrap();
-    assert!(ask(&mut router.bed, Reload { script: Some("broken.lua".into()) }).is_err());
+    assert!(ask(&mut router.bed, Reload { script: Some("broken.lua".into()), text: None }).is_err());
     assert_eq!(router.counts(0, &frame), [0, 1, 0]);
     router.reload("");
     assert_eq!(router.counts(0, &frame), [0, 0, 0]);

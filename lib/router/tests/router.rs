@@ -190,9 +190,9 @@ fn operator_routes_and_reload_are_all_or_nothing() {
 
     std::fs::write(&path, TWO_PORTS.replace("10.0.1.1/24", "10.0.3.1/24")).unwrap();
     let broken = Some("/nowhere/broken.lua".into());
-    assert!(bed.call(&socket, Reload { script: broken }).contains("broken.lua:1:"));
+    assert!(bed.call(&socket, Reload { script: broken, text: None }).contains("broken.lua:1:"));
     assert!(bed.call(&socket, ShowRoutes { within: None, limit: None }).contains("10.0.1.1/32"), "nothing has changed");
-    assert!(bed.call(&socket, Reload { script: None }).contains("generation 2"));
+    assert!(bed.call(&socket, Reload { script: None, text: None }).contains("generation 2"));
     let routes = bed.call(&socket, ShowRoutes { within: None, limit: None });
     assert!(routes.contains("10.0.3.1/32") && !routes.contains("10.0.1.1/32"), "{routes}");
     assert!(routes.contains("10.9.0.0/16"), "operator routes survive");
@@ -202,10 +202,10 @@ fn operator_routes_and_reload_are_all_or_nothing() {
     assert!(shown.contains(route), "{shown}");
 
     std::fs::write(&path, TWO_PORTS.replace("heap1", "heap2")).unwrap();
-    let refused = bed.call(&socket, Reload { script: None });
+    let refused = bed.call(&socket, Reload { script: None, text: None });
     assert!(refused.contains("needs a restart"), "{refused}");
     std::fs::write(&path, "[router]\nburst = 0\n").unwrap();
-    let refused = bed.call(&socket, Reload { script: None });
+    let refused = bed.call(&socket, Reload { script: None, text: None });
     assert!(refused.contains("router.toml:2:"), "{refused}");
     assert_eq!(bed.end(), 0);
 }
@@ -288,7 +288,7 @@ fn every_lookup_structure_follows_routes_and_neighbors() {
         // A reload builds them again, or another one if the file says so.
         let other = &names.v4[(turn + 1) % names.v4.len()];
         std::fs::write(&path, text.replace(&format!("\"{v4}\","), &format!("\"{other}\","))).unwrap();
-        let answer = bed.call(&socket, Reload { script: None });
+        let answer = bed.call(&socket, Reload { script: None, text: None });
         assert!(answer.contains("generation 2"), "{answer}");
         bed.settle();
         bed.sent(1);

@@ -318,7 +318,7 @@ fn taps_survive_a_reload_and_end_with_the_router() {
     let socket = tapped.socket.clone();
     tapped.bed.ask(move || {
         let client = ApiClient::connect(&socket).unwrap();
-        client.ask(&Reload { script: None }).unwrap().message
+        client.ask(&Reload { script: None, text: None }).unwrap().message
     });
     tapped.bed.settle();
     tapped.send(&[udp("10.3.4.5", 64, 1000)]);

@@ -3,7 +3,7 @@
 
 use super::ports::{OpenPort, pci_devices};
 use anyhow::{Context as _, Result, bail};
-use perigee_api::Server;
+use perigee_api::{Backend as _, Reply, Request, Server};
 use perigee_config::Config;
 use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
 use perigee_helper::{Helper, confine, privileges};
@@ -172,6 +172,11 @@ impl Running {
     /// Has a thread ended, or was a stop requested?
     pub fn stopping(&self) -> bool {
         self.stop.requested()
+    }
+
+    /// Asks the router for something whose answer nobody waits for.
+    pub fn ask<A>(&self, request: impl FnOnce(Reply<A>) -> Request) {
+        self.mailbox.handle(request(Reply::pair().0));
     }
 
     /// The API's socket.

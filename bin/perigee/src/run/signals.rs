@@ -2,11 +2,10 @@
 //! What signals ask a router for: SIGTERM and SIGINT its end, in order or by force, SIGHUP a reload.
 
 use crate::launch::{Running, Start, spawn};
-use crate::reload;
 use anyhow::Result;
-use perigee_api::client::ApiClient;
+use perigee_api::Request;
+use perigee_api::queries::Reload;
 use perigee_lua::end_by_force;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -122,13 +121,8 @@ fn late(limit: Duration) -> String {
     format!("the router did not end in order within {limit:?}")
 }
 
-/// SIGHUP: what `perigee reload` does. The client blocks, so it has a thread of its own.
+/// SIGHUP: what `perigee reload` does, without a client, who could be refused. What comes of it is logged where it is done.
 fn reload_self(running: &Running) {
-    let Some(socket) = running.socket().map(Path::to_owned) else { return };
-    std::thread::spawn(move || {
-        // What comes of it is logged where it is done.
-        if let Err(error) = ApiClient::connect(&socket).map_err(Into::into).and_then(|c| reload::reload_at(&c, None)) {
-            tracing::debug!("SIGHUP: {error:#}");
-        }
-    });
+    tracing::info!("SIGHUP: configuration and script are loaded again");
+    running.ask(|reply| Request::Reload(Reload { script: None, text: None }, reply));
 }

@@ -26,7 +26,7 @@ impl SlowThread {
             Request::LoadRoutes(query, reply) => reply.send(Ok(self.route_load(&query.routes))),
             Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
             Request::FlushNeighbors(query, reply) => reply.send(self.flush_neighbors(&query)),
-            Request::Reload(query, reply) => self.reload(query.script.as_deref(), reply),
+            Request::Reload(query, reply) => self.reload(query, reply),
             Request::Tap(request, reply) => reply.send(self.tap(request)),
         }
     }

@@ -20,7 +20,7 @@ use perigee_packet::{
 use perigee_router::{
     AssistantBell, AssistantParts, AssistantThread, Assistants, Below, Fabric, Filters, Forwarding, LinuxFeeds,
     LinuxParts, Lookups, Mailbox, PortQueues, Ports, Progress, Rebuild, Refusal, Ring, RouterPort, ScriptControl,
-    Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
+    ScriptSource, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
 use std::path::{Path, PathBuf};
@@ -127,9 +127,9 @@ impl Fabric for HeapFabric {
 
 struct NoScripts;
 impl ScriptControl for NoScripts {
-    fn replace(&self, path: Option<&Path>) -> Result<u64, Refusal> {
-        match path {
-            Some(path) if path.ends_with("broken.lua") => Err("broken.lua:1: unexpected symbol".into()),
+    fn replace(&self, script: ScriptSource) -> Result<u64, Refusal> {
+        match script {
+            ScriptSource::File(path) if path.ends_with("broken.lua") => Err("broken.lua:1: unexpected symbol".into()),
             _ => Ok(2),
         }
     }
@@ -333,7 +333,7 @@ impl Bed {
         };
         let parts = SlowParts {
             ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, below),
-            settings: Settings { config, path: path.to_owned(), machine },
+            settings: Settings { config, path: path.to_owned(), machine, read: Arc::new(|path| std::fs::read(path)) },
             workers: Workers::new(ends, custom),
             assistants,
             forwarding,
@@ -464,7 +464,7 @@ impl OnDisk {
     /// Reloads it from another text; its message, or why it was refused.
     pub fn reload(&mut self, text: &str) -> Result<String, String> {
         std::fs::write(&self.path, text).unwrap();
-        let outcome = ask(&mut self.bed, Reload { script: None });
+        let outcome = ask(&mut self.bed, Reload { script: None, text: None });
         self.bed.settle();
         outcome.map(|outcome| outcome.message)
     }
