@@ -42,6 +42,8 @@ pub enum BenchCommand {
 
 /// How long results may take after an interruption.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The exit code where the machine could not answer what was asked, or a device has no figure.
+const UNANSWERED: u8 = 2;
 /// The exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 

@@ -32,9 +32,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, Finding};
 use crate::pace::rate::wire_bits;
-use crate::run::{Run, Searching, Settings, Skipped, TrialRecord, duration};
+use crate::run::{Maximum, Run, Searching, Settings, Skipped, TrialRecord, duration};
 use crate::search::Outcome;
 use crate::search::throughput::Verdict;
+
+/// A single trial that forwarded more than the throughput by this factor is worth a word.
+const MORE: f64 = 0.95;
 
 /// All that is known of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -92,7 +95,9 @@ impl Report {
             let maximum_pps = settings.maximum(size).unwrap_or(f64::NAN);
             match &stage.searching {
                 Searching::Throughput(search) => {
-                    report.throughput.push(ThroughputRow::new(size, trials, maximum_pps, &search.found()));
+                    let unsent = settings.profile.trust.unsent;
+                    let row = ThroughputRow::new(size, search.outcomes(), unsent, maximum_pps, &search.found());
+                    report.throughput.push(row);
                 }
                 Searching::Latency(search) => {
                     report.latency.push(LatencyRow { size, trials, loads: search.found() });
@@ -149,6 +154,9 @@ impl Report {
     fn headline_of(&self, row: &ThroughputRow) -> String {
         let Some(goal) = row.goals.first() else { return String::new() };
         let each_way = if self.settings.ways.count() > 1 { " each way" } else { "" };
+        if goal.verdict == Verdict::Unanswered {
+            return self.unanswered(row, goal, each_way);
+        }
         let found = match goal.pps {
             Some(pps) => format!(
                 "{}pps{each_way}, {}bit/s on the wire, {} of the maximum",
@@ -159,13 +167,45 @@ impl Report {
             None => "no throughput was found".to_owned(),
         };
         let but = match goal.verdict {
-            Verdict::Regular | Verdict::MaximumPasses => "",
+            // Without a line's rate, the maximum is the most that the tester sent, or what it was asked for.
+            Verdict::MaximumPasses if matches!(self.settings.maximum, Maximum::Frames(_)) => {
+                " (at least: no higher load was tried)"
+            }
+            Verdict::Regular | Verdict::MaximumPasses | Verdict::Unanswered => "",
             Verdict::MinimumFails => " (the lowest load fails)",
             Verdict::TesterTooSlow => " (at least: the tester could not send more)",
             Verdict::Unfinished => " (the search is not finished)",
         };
         let trust = if goal.trusted { "" } else { "; it rests on trials that may not be trusted" };
-        format!("{} bytes: {found}{but}{trust}.", row.size)
+        // Trials that contradict each other.
+        let more = goal.proven_pps.filter(|proven| proven * MORE > goal.pps.unwrap_or(0.0)).map(|proven| {
+            format!(
+                "; a trial forwarded {}pps as the goal demands, so the device or this machine varies",
+                prefixed(proven)
+            )
+        });
+        format!("{} bytes: {found}{but}{trust}{}.", row.size, more.unwrap_or_default())
+    }
+
+    /// A sentence instead of a figure.
+    fn unanswered(&self, row: &ThroughputRow, goal: &GoalRow, each_way: &str) -> String {
+        let at_least = match goal.proven_pps {
+            Some(proven) => format!("what was forwarded is {}pps{each_way} at least", prefixed(proven)),
+            None => "no trial of full length was forwarded as the goal demands".to_owned(),
+        };
+        format!(
+            "{} bytes: this machine cannot answer: in {} of {} trials the tester sent less than was asked for, down to {}; \
+             {at_least}. End other programs, or give the tester cores of its own.",
+            row.size,
+            row.short_trials,
+            row.trials,
+            share(row.least_sent.unwrap_or(0.0))
+        )
+    }
+
+    /// Whether a size has no answer for its first goal.
+    pub fn is_unanswered(&self) -> bool {
+        self.throughput.iter().any(|row| row.goals.first().is_some_and(|goal| goal.verdict == Verdict::Unanswered))
     }
 
     /// When the first and the last trial began.

@@ -5,7 +5,7 @@ use super::between::{Bench, Between};
 use super::rfc2544::{GO_ON, Rfc2544Args, bench, measure};
 use super::session::Plan;
 use super::target::{self, Share, Target};
-use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, folder, mtu, output};
+use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, UNANSWERED, folder, mtu, output};
 use crate::isolated::Isolated;
 use crate::measure::surroundings::Reset;
 use anyhow::{Context as _, Result, ensure};
@@ -34,6 +34,7 @@ pub fn outside(args: &Rfc2544Args) -> Result<ExitCode> {
     let targets = targets(args);
     // Mistakes are found before anything is built.
     let folders = prepared(args, targets)?;
+    let mut unanswered = false;
     for (number, (target, folder)) in targets.iter().zip(&folders).enumerate() {
         let (tun, command) = (*target == Target::Perigee, "bench rfc2544");
         let isolated = Isolated { name: "bench", command, who: "the benchmark", tools: &[], tun, patience: PATIENCE };
@@ -45,7 +46,10 @@ pub fn outside(args: &Rfc2544Args) -> Result<ExitCode> {
             words
         })?;
         let code = end.exit_code();
-        if code != 0 {
+        if code == UNANSWERED {
+            // The other devices may have an answer.
+            unanswered = true;
+        } else if code != 0 {
             let there_are: Vec<PathBuf> =
                 folders.iter().filter(|folder| folder.join(folder::JSON).exists()).cloned().collect();
             if args.json && !there_are.is_empty() {
@@ -62,7 +66,7 @@ pub fn outside(args: &Rfc2544Args) -> Result<ExitCode> {
     } else if folders.len() > 1 {
         print!("{}", output::beside(&folders.iter().map(|folder| report(folder)).collect::<Result<Vec<_>>>()?));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if unanswered { ExitCode::from(UNANSWERED) } else { ExitCode::SUCCESS })
 }
 
 /// The folders of the devices' reports, as absolute paths.

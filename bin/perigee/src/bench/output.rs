@@ -124,8 +124,11 @@ pub fn beside(reports: &[Report]) -> String {
         for report in reports {
             let throughput = report.throughput.iter().find(|row| row.size == size).and_then(|row| row.goals.first());
             let at_load = report.latency.iter().find(|row| row.size == size).and_then(|row| row.loads.first());
-            let at_least = throughput.is_some_and(|goal| matches!(goal.verdict, Verdict::TesterTooSlow));
-            let pps = throughput.and_then(|goal| goal.pps).map_or("none".to_owned(), text::pps);
+            let verdict = throughput.map(|goal| goal.verdict);
+            let at_least = matches!(verdict, Some(Verdict::TesterTooSlow | Verdict::Unanswered));
+            let unanswered = verdict == Some(Verdict::Unanswered);
+            let pps = throughput.and_then(|goal| if unanswered { goal.proven_pps } else { goal.pps });
+            let pps = pps.map_or("none".to_owned(), text::pps);
             let time = |ns: Option<f64>| ns.map_or("-".to_owned(), text::time);
             rows.push(vec![
                 size.to_string(),

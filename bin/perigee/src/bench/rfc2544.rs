@@ -4,7 +4,7 @@
 use super::between::{Bench, Between, MOST_FLOWS, flows_for};
 use super::session::{Ended, Plan, Session};
 use super::target::{self, Target};
-use super::{INTERRUPTED, Interrupt, PATIENCE, built, folder, output};
+use super::{INTERRUPTED, Interrupt, PATIENCE, UNANSWERED, built, folder, output};
 use crate::measure::floor;
 use crate::measure::surroundings::Reset;
 use crate::task::{Cores, MachineArgs};
@@ -28,7 +28,8 @@ const RESET: ResetPlan = ResetPlan { duration: 30.0, after: 5.0, repeats: 3 };
 
 #[derive(Args, Clone)]
 #[command(
-    after_help = "docs/tester.md explains the tests and the report. Ctrl-C keeps what was measured, and --resume goes on."
+    after_help = "docs/tester.md explains the tests and the report. Ctrl-C keeps what was measured, and --resume goes on. \
+                  The exit status is 2 if this machine cannot answer: the tester fell short again and again."
 )]
 pub struct Rfc2544Args {
     /// The devices: perigee, linux, testpmd, or a command line that forwards between $PERIGEE_LEFT and $PERIGEE_RIGHT. Each is
@@ -279,5 +280,9 @@ pub fn measure(
     }
     written?;
     closed?;
-    Ok(if matches!(ended, Ended::Interrupted) { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(match ended {
+        Ended::Interrupted => ExitCode::from(INTERRUPTED),
+        _ if report.is_unanswered() => ExitCode::from(UNANSWERED),
+        _ => ExitCode::SUCCESS,
+    })
 }

@@ -71,7 +71,7 @@ impl Report {
                 add("throughput_on_the_wire", goal.bits_per_s, "bit/s");
                 add("share_of_maximum", goal.share, "");
                 add("loss", goal.loss, "");
-                add("lower_bound", goal.lower_pps, "frames/s");
+                add("lower_bound", goal.proven_pps, "frames/s");
                 add("upper_bound", goal.upper_pps, "frames/s");
                 add("trusted", Some(f64::from(u8::from(goal.trusted))), "");
             }

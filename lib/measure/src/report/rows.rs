@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::pace::rate::wire_bits;
+use crate::search::Outcome;
 use crate::search::back_to_back::Bursts;
 use crate::search::goal::Goal;
 use crate::search::latency::AtLoad;
@@ -24,6 +25,11 @@ pub struct ThroughputRow {
     pub trials: usize,
     /// The highest load that there can be, in frames per second.
     pub maximum_pps: f64,
+    /// Trials in which the tester sent less than was asked for, beyond what does not matter, and the smallest share that it sent.
+    #[serde(default)]
+    pub short_trials: usize,
+    #[serde(default)]
+    pub least_sent: Option<f64>,
     pub goals: Vec<GoalRow>,
 }
 
@@ -42,6 +48,9 @@ pub struct GoalRow {
     /// Relevant bounds, in frames per second.
     pub lower_pps: Option<f64>,
     pub upper_pps: Option<f64>,
+    /// The most that a trial forwarded without more loss than the goal allows, in frames per second.
+    #[serde(default)]
+    pub proven_pps: Option<f64>,
     pub verdict: Verdict,
     /// Whether all trials at the bounds may be trusted.
     pub trusted: bool,
@@ -93,10 +102,12 @@ pub struct ResetRow {
 }
 
 impl ThroughputRow {
-    pub(super) fn new(size: u32, trials: usize, maximum_pps: f64, found: &[Found]) -> Self {
+    pub(super) fn new(size: u32, outcomes: &[Outcome], unsent: f64, maximum_pps: f64, found: &[Found]) -> Self {
         let goals: Vec<_> = found.iter().map(|found| GoalRow::new(size, maximum_pps, found)).collect();
         let (pps, loss) = goals.first().map_or((None, None), |goal| (goal.pps, goal.loss));
-        Self { size, pps, loss, trials, maximum_pps, goals }
+        let short: Vec<f64> = outcomes.iter().map(Outcome::unsent_ratio).filter(|ratio| *ratio > unsent).collect();
+        let least_sent = short.iter().map(|ratio| 1.0 - ratio).reduce(f64::min);
+        Self { size, pps, loss, trials: outcomes.len(), maximum_pps, short_trials: short.len(), least_sent, goals }
     }
 }
 
@@ -112,6 +123,7 @@ impl GoalRow {
             loss: pps.zip(found.lower).map(|(pps, lower)| (1.0 - pps / lower).max(0.0)),
             lower_pps: found.lower,
             upper_pps: found.upper,
+            proven_pps: found.at_least(),
             verdict: found.verdict,
             trusted: found.trusted,
             tester_pps: found.tester,

@@ -97,6 +97,7 @@ fn throughput(report: &Report) -> Table {
                 Verdict::MinimumFails => "the minimum load fails",
                 Verdict::MaximumPasses => "the maximum load passes",
                 Verdict::TesterTooSlow => "the tester cannot send more",
+                Verdict::Unanswered => "no answer: the tester fell short again and again",
                 Verdict::Unfinished => "not finished",
             };
             rows.push(vec![
@@ -106,7 +107,7 @@ fn throughput(report: &Report) -> Table {
                 or_none(goal.pps, &rate),
                 or_none(goal.bits_per_s, &|bits| format!("{}bit/s", prefixed(bits))),
                 or_none(goal.share, &share),
-                or_none(goal.lower_pps, &rate),
+                or_none(goal.proven_pps, &rate),
                 or_none(goal.upper_pps, &rate),
                 or_none(goal.loss, &share),
                 row.trials.to_string(),

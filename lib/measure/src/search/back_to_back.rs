@@ -112,7 +112,8 @@ impl BackToBack {
         let sieve = Sieve::new(self.trust, 0.0);
         let mut state = State { sieve, ended: Vec::new(), bracket: Bracket::default(), trusted: true, applies };
         for outcome in so_far {
-            let Some(evidence) = state.sieve.sift(outcome) else { continue };
+            let evidence = state.sieve.sift(outcome);
+            let Some(evidence) = evidence.filter(|_| state.sieve.attempt().is_none()) else { continue };
             state.trusted &= evidence.trusted;
             // One way. Unsent frames make a burst shorter, unless they are too few to matter.
             let whole = (outcome.duration * outcome.load).round();

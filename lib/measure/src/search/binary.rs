@@ -83,9 +83,16 @@ impl Binary {
             let Some(evidence) = state.sieve.sift(outcome) else { continue };
             state.loads.add(evidence);
             if evidence.loss_ratio <= self.loss_ratio {
+                // If the tester fell short, it may be less than what passed before, and says nothing about the load under test.
+                state.under_test = state.under_test.filter(|_| evidence.short);
+                let lower = state.bounds.lower.map_or(evidence.load, |lower| lower.max(evidence.load));
+                state.bounds.lower = Some(lower);
+                state.bounds.upper =
+                    state.bounds.upper.filter(|upper| lower < *upper || !state.loads.is_doubtful(*upper));
+                continue;
+            }
+            if evidence.doubtful && state.bounds.lower.is_some_and(|lower| evidence.load <= lower) {
                 state.under_test = None;
-                // If the tester fell short, it may be less than what passed before.
-                state.bounds.lower = Some(state.bounds.lower.map_or(evidence.load, |lower| lower.max(evidence.load)));
                 continue;
             }
             let times = state.under_test.map_or(1, |(times, _)| times + 1);
@@ -102,7 +109,7 @@ impl Binary {
 
     fn middle(&self, state: &State) -> (f64, Step) {
         let maximum = self.limits.maximum_of(state.sieve.reached);
-        if let Some((_, load)) = state.under_test {
+        if let Some((_, load)) = state.under_test.filter(|(_, load)| *load <= maximum) {
             return (load, Step::Verify);
         }
         match state.bounds {
@@ -126,12 +133,15 @@ impl Method for Binary {
     fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
         let state = self.replay(so_far);
         let goal = self.goal();
+        if state.sieve.gave_up() {
+            return None;
+        }
         if let Some((attempt, last)) = state.sieve.attempt().zip(so_far.last()) {
             let purpose = Purpose::Throughput { goal: goal.name, step: self.middle(&state).1, attempt };
             return Some(Trial { load: last.load, duration: last.duration, shape: Shape::Steady, purpose });
         }
         let is_over =
-            verdict(&goal, state.bounds, &self.limits, state.sieve.reached) != super::throughput::Verdict::Unfinished;
+            verdict(&goal, state.bounds, &self.limits, &state.sieve) != super::throughput::Verdict::Unfinished;
         if is_over && state.under_test.is_none() {
             return None;
         }
@@ -143,13 +153,8 @@ impl Method for Binary {
     fn found(&self, so_far: &[Outcome]) -> Found {
         let state = self.replay(so_far);
         let goal = self.goal();
-        let found = Found::new(&goal, &state.loads, &self.limits, state.sieve.reached);
         // The search decides about loss that counts at once; the goal's sums do not know of it.
-        let Bounds { lower, upper } = state.bounds;
-        let verdict = verdict(&goal, state.bounds, &self.limits, state.sieve.reached);
-        let throughput =
-            lower.and_then(|load| state.loads.at(load)).map(|at| at.conditional_throughput(&goal.target()));
-        Found { lower, upper, throughput, verdict, ..found }
+        Found::within(&goal, &state.loads, state.bounds, &self.limits, &state.sieve)
     }
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {

@@ -39,24 +39,37 @@ impl Loads {
         }
     }
 
+    /// Whether all loss at this load may be the tester's doing.
+    pub fn is_doubtful(&self, load: f64) -> bool {
+        self.at(load).is_some_and(|tried| tried.trials.iter().all(|trial| trial.lost == 0 || trial.doubtful))
+    }
+
     pub fn at(&self, load: f64) -> Option<&Tried> {
         self.0.binary_search_by(|tried| tried.load.total_cmp(&load)).ok().map(|at| &self.0[at])
     }
 
-    /// Without an upper bound, the lower one is the largest load that passed.
+    /// Without an upper bound, the lower one is the largest load that passed. A load that failed only because of loss that may be the
+    /// tester's doing is no upper bound if more than it has passed.
     pub fn bounds(&self, target: &Target) -> Bounds {
+        let passed = self.0.iter().rfind(|tried| tried.class(target) == Class::Lower).map(|tried| tried.load);
         let mut bounds = Bounds::default();
         for tried in &self.0 {
             match tried.class(target) {
                 Class::Lower => bounds.lower = Some(tried.load),
-                Class::Upper => {
+                Class::Upper if passed.is_none_or(|passed| passed < tried.load) || tried.fails_for_certain(target) => {
                     bounds.upper = Some(tried.load);
                     break;
                 }
-                Class::Undecided => {}
+                Class::Upper | Class::Undecided => {}
             }
         }
         bounds
+    }
+
+    /// The highest load of which a trial as long as the target's lost no more than the target allows.
+    pub fn proven(&self, target: &Target) -> Option<f64> {
+        let proves = |trial: &Evidence| trial.duration >= target.duration && trial.loss_ratio <= target.loss_ratio;
+        self.0.iter().rfind(|tried| tried.trials.iter().any(proves)).map(|tried| tried.load)
     }
 
     /// Of the loads tried before that are within `from..=to` and strictly between the bounds, the one closest to `load`.
@@ -76,6 +89,12 @@ impl Tried {
 
     pub fn class(&self, target: &Target) -> Class {
         target.classify(self.durations())
+    }
+
+    /// Whether it fails even without the trials in which the tester may have lost the frames.
+    fn fails_for_certain(&self, target: &Target) -> bool {
+        let certain = self.trials.iter().filter(|trial| !trial.doubtful);
+        target.classify(certain.map(|trial| (trial.duration, trial.loss_ratio))) == Class::Upper
     }
 
     /// In frames per second.

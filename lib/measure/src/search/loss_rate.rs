@@ -35,30 +35,34 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     pub points: Vec<Point>,
-    /// Whether it ends with two successive trials without loss, or with the smallest step.
+    /// Whether it ends with two successive trials without loss, or with the smallest step; not if the tester fell short again and again.
     pub complete: bool,
 }
 
 impl LossRate {
-    fn replay(&self, so_far: &[Outcome]) -> (Sieve, Vec<Point>) {
+    /// The points so far, and the lowest load that was asked for.
+    fn replay(&self, so_far: &[Outcome]) -> (Sieve, Vec<Point>, f64) {
         let mut sieve = Sieve::new(self.trust, 0.0);
-        let points = so_far
-            .iter()
-            .filter_map(|outcome| sieve.sift(outcome))
-            .map(|e| Point { load: e.load, loss_ratio: e.loss_ratio, trusted: e.trusted })
-            .collect();
-        (sieve, points)
+        let (mut points, mut lowest) = (Vec::new(), f64::INFINITY);
+        for outcome in so_far {
+            let evidence = sieve.sift(outcome);
+            if sieve.attempt().is_some() {
+                continue;
+            }
+            lowest = lowest.min(outcome.load);
+            points.extend(evidence.map(|e| Point { load: e.load, loss_ratio: e.loss_ratio, trusted: e.trusted }));
+        }
+        (sieve, points, lowest)
     }
 
-    /// The next load in frames per second: the highest step below those tried so far that the tester can reach.
-    fn load(&self, sieve: &Sieve, points: &[Point]) -> Option<f64> {
+    /// The next load in frames per second: the highest step below those asked for so far that the tester can reach.
+    fn load(&self, sieve: &Sieve, points: &[Point], lowest: f64) -> Option<f64> {
         if let [.., a, b] = points
             && a.loss_ratio == 0.0
             && b.loss_ratio == 0.0
         {
             return None;
         }
-        let lowest = points.iter().map(|point| point.load).fold(f64::INFINITY, f64::min);
         let reached = sieve.reached.unwrap_or(f64::INFINITY);
         let steps = (1.0 / self.step).ceil() as u32;
         (0..steps)
@@ -73,17 +77,20 @@ impl Method for LossRate {
     type Found = Curve;
 
     fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
-        let (sieve, points) = self.replay(so_far);
+        let (sieve, points, lowest) = self.replay(so_far);
+        if sieve.gave_up() {
+            return None;
+        }
         let (load, duration, attempt) = match sieve.attempt().zip(so_far.last()) {
             Some((attempt, last)) => (last.load, last.duration, attempt),
-            None => (self.load(&sieve, &points)?, self.duration, 1),
+            None => (self.load(&sieve, &points, lowest)?, self.duration, 1),
         };
         Some(Trial { load, duration, shape: Shape::Steady, purpose: Purpose::LossRate { attempt } })
     }
 
     fn found(&self, so_far: &[Outcome]) -> Curve {
-        let complete = self.next(so_far).is_none();
-        Curve { points: self.replay(so_far).1, complete }
+        let (sieve, points, _) = self.replay(so_far);
+        Curve { points, complete: self.next(so_far).is_none() && !sieve.gave_up() }
     }
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {

@@ -57,17 +57,17 @@ impl Mlr {
         };
         for outcome in so_far {
             state.trials += 1;
-            if let Some(evidence) = state.sieve.sift(outcome) {
-                state.take(evidence, &self.limits);
-            }
+            let evidence = state.sieve.sift(outcome);
+            state.take(evidence, &self.limits);
         }
         state
     }
 }
 
 impl State<'_> {
-    fn take(&mut self, evidence: Evidence, limits: &Limits) {
-        self.loads.add(evidence);
+    /// Without evidence, the tester's limit may have changed all the same.
+    fn take(&mut self, evidence: Option<Evidence>, limits: &Limits) {
+        evidence.into_iter().for_each(|evidence| self.loads.add(evidence));
         for hunt in &mut self.hunts {
             hunt.advance(&self.loads, limits, self.sieve.reached);
         }
@@ -79,7 +79,7 @@ impl Method for Mlr {
 
     fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
         let state = self.replay(so_far);
-        if state.trials >= self.at_most {
+        if state.trials >= self.at_most || state.sieve.gave_up() {
             return None;
         }
         let hunt = state.hunts.iter().find(|hunt| !hunt.is_over())?;
@@ -94,7 +94,7 @@ impl Method for Mlr {
 
     fn found(&self, so_far: &[Outcome]) -> Vec<Found> {
         let state = self.replay(so_far);
-        self.goals.iter().map(|goal| Found::new(goal, &state.loads, &self.limits, state.sieve.reached)).collect()
+        self.goals.iter().map(|goal| Found::new(goal, &state.loads, &self.limits, &state.sieve)).collect()
     }
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {

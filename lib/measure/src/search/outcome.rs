@@ -131,10 +131,15 @@ impl Outcome {
     }
 
     /// Whether the doubts invalidate what the trial says about throughput. They do not if frames were lost although the load may
-    /// have been too small, or if none were lost although the tester may lose frames.
+    /// have been too small. If none were lost, all that was sent was forwarded, whatever disturbed the tester; only how much that was
+    /// may be doubtful.
     pub fn is_spoiled(&self, is_lossy: bool) -> bool {
-        let what = if is_lossy { Spoils::Loss } else { Spoils::Load };
-        self.doubts.iter().any(|doubt| doubt.spoils == Spoils::All || doubt.spoils == what)
+        let spoils = |doubt: &Doubt| match doubt.spoils {
+            Spoils::All | Spoils::Loss => is_lossy,
+            Spoils::Load => !is_lossy,
+            Spoils::Latency => false,
+        };
+        self.doubts.iter().any(spoils)
     }
 
     /// The load that was offered to the device, in frames per second, one way.
@@ -172,7 +177,7 @@ mod tests {
             (Spoils::Load, false, true),
             (Spoils::Loss, true, false),
             (Spoils::Latency, false, false),
-            (Spoils::All, true, true),
+            (Spoils::All, true, false),
         ] {
             outcome.doubts = vec![Doubt { spoils, why: String::new() }];
             assert_eq!((outcome.is_spoiled(true), outcome.is_spoiled(false)), (lossy, clean), "{spoils:?}");

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::binary::Binary;
+use super::evidence::Sieve;
 use super::goal::Goal;
 use super::loads::{Bounds, Loads};
 use super::mlr::Mlr;
@@ -35,9 +36,12 @@ pub struct Found {
     pub lower: Option<f64>,
     /// The relevant upper bound: the lowest load that failed.
     pub upper: Option<f64>,
-    /// Conditional throughput: what was forwarded at the lower bound. Without loss, that is the lower bound.
+    /// Conditional throughput: what was forwarded at the lower bound. Without loss, that is the lower bound. `None` also where the
+    /// verdict is [`Verdict::Unanswered`].
     pub throughput: Option<f64>,
     pub verdict: Verdict,
+    /// The highest load of which a trial of the final duration lost no more than the goal allows, whatever other trials say.
+    pub proven: Option<f64>,
     /// Whether all trials at the bounds may be trusted.
     pub trusted: bool,
     /// The most that the tester could send, if it fell short, in frames per second.
@@ -56,6 +60,9 @@ pub enum Verdict {
     MaximumPasses,
     /// The most that the tester could send passes: the throughput is at least that.
     TesterTooSlow,
+    /// The tester fell short again and again, of what it had sent before: this machine cannot answer. What was forwarded without
+    /// loss is a lower bound all the same.
+    Unanswered,
     /// The search was interrupted, or reached its limit of trials, before the bounds were close enough.
     Unfinished,
 }
@@ -88,32 +95,50 @@ impl Method for Throughput {
 
 impl Found {
     /// From the bounds, at the end of a search or before.
-    pub(super) fn new(goal: &Goal, loads: &Loads, limits: &Limits, reached: Option<f64>) -> Self {
+    pub(super) fn new(goal: &Goal, loads: &Loads, limits: &Limits, sieve: &Sieve) -> Self {
+        Self::within(goal, loads, loads.bounds(&goal.target()), limits, sieve)
+    }
+
+    /// With bounds that the search found in its own way.
+    pub(super) fn within(goal: &Goal, loads: &Loads, bounds: Bounds, limits: &Limits, sieve: &Sieve) -> Self {
         let target = goal.target();
-        let Bounds { lower, upper } = loads.bounds(&target);
+        let Bounds { lower, upper } = bounds;
         let at = lower.and_then(|load| loads.at(load));
         let trusted =
             [lower, upper].into_iter().flatten().filter_map(|load| loads.at(load)).all(|tried| tried.is_trusted());
+        let mut verdict = verdict(goal, bounds, limits, sieve);
+        if verdict == Verdict::MinimumFails && upper.is_some_and(|upper| loads.is_doubtful(upper)) {
+            // What was lost even there may be the tester's doing.
+            verdict = Verdict::Unanswered;
+        }
+        let throughput = at.map(|tried| tried.conditional_throughput(&target));
         Self {
             goal: goal.clone(),
             lower,
             upper,
-            throughput: at.map(|tried| tried.conditional_throughput(&target)),
-            verdict: verdict(goal, Bounds { lower, upper }, limits, reached),
+            throughput: throughput.filter(|_| verdict != Verdict::Unanswered),
+            verdict,
+            proven: loads.proven(&target),
             trusted,
-            tester: reached,
+            tester: sieve.reached,
         }
+    }
+
+    /// What was forwarded without more loss than the goal allows: the throughput, or more, if a single trial showed more.
+    pub fn at_least(&self) -> Option<f64> {
+        self.lower.into_iter().chain(self.proven).reduce(f64::max)
     }
 }
 
-pub(super) fn verdict(goal: &Goal, bounds: Bounds, limits: &Limits, reached: Option<f64>) -> Verdict {
-    let maximum = limits.maximum_of(reached);
+pub(super) fn verdict(goal: &Goal, bounds: Bounds, limits: &Limits, sieve: &Sieve) -> Verdict {
+    let maximum = limits.maximum_of(sieve.reached);
     match (bounds.lower, bounds.upper) {
         (Some(lower), Some(upper)) if goal.target().is_narrow(lower, upper) => Verdict::Regular,
         (_, Some(upper)) if upper <= limits.minimum => Verdict::MinimumFails,
         (Some(lower), _) if lower >= limits.maximum => Verdict::MaximumPasses,
         (Some(lower), _) if lower >= maximum => Verdict::TesterTooSlow,
         (None, _) if maximum < limits.minimum => Verdict::TesterTooSlow,
+        _ if sieve.gave_up() => Verdict::Unanswered,
         _ => Verdict::Unfinished,
     }
 }

@@ -13,6 +13,10 @@ pub struct Simulated {
     pub tester: f64,
     /// Share of trials in which the tester sends only half.
     pub hiccups: f64,
+    /// Share of trials in which the tester sends less, and the largest share of what it is asked for that it does not send.
+    pub stumbles: (f64, f64),
+    /// The share of what it is asked for that it sends in every trial.
+    pub tester_share: f64,
     /// Share of trials in which the tester itself loses a frame, and says so.
     pub doubts: f64,
     pub random: Random,
@@ -60,7 +64,15 @@ impl Random {
 
 impl Simulated {
     pub fn new(device: Device, seed: u64) -> Self {
-        Self { device, tester: f64::INFINITY, hiccups: 0.0, doubts: 0.0, random: Random(seed) }
+        Self {
+            device,
+            tester: f64::INFINITY,
+            hiccups: 0.0,
+            stumbles: (0.0, 0.0),
+            tester_share: 1.0,
+            doubts: 0.0,
+            random: Random(seed),
+        }
     }
 
     /// Runs a trial.
@@ -70,6 +82,10 @@ impl Simulated {
             true => trial.load.min(self.tester) / 2.0,
             false => trial.load.min(self.tester),
         };
+        let load = match self.stumbles {
+            (often, by) if often > 0.0 && self.random.share() < often => load * (1.0 - by * self.random.share()),
+            _ => load,
+        } * self.tester_share;
         let sent = ((load / trial.load) * intended as f64).round() as u64;
         let received = match trial.shape {
             Shape::Burst { .. } => self.burst(sent, load),
