@@ -8,6 +8,7 @@
 use crate::run::TrialRecord;
 use crate::search::Spoils;
 use crate::search::statistics::Summary;
+use perigee_chart::significant;
 use serde::{Deserialize, Serialize};
 
 /// Rounds without which there is no interval.
@@ -58,13 +59,13 @@ pub fn order(devices: usize, round: usize) -> Vec<usize> {
     if round.is_multiple_of(2) { turned.collect() } else { turned.rev().collect() }
 }
 
-/// A device's figures, over all rounds.
+/// A device's figures, over all rounds: `None` where no sample may be trusted, or nothing came back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compared {
     pub target: String,
-    pub sent_pps: Summary,
-    pub forwarded_pps: Summary,
-    pub loss: Summary,
+    pub sent_pps: Option<Summary>,
+    pub forwarded_pps: Option<Summary>,
+    pub loss: Option<Summary>,
     pub p50_ns: Option<Summary>,
     pub p99_ns: Option<Summary>,
     /// Ratios to the first device; `None` for that itself, and where either has no figure.
@@ -77,8 +78,29 @@ pub struct Compared {
     pub doubt: Option<String>,
 }
 
-/// Figures of all devices; `rounds` has a sample for each device, in their order. A device without a sample that may be trusted is
-/// missing.
+impl Compared {
+    /// Why it has no figures: the end of a sentence; `None` if it has.
+    pub fn missing(&self) -> Option<String> {
+        if self.sent_pps.is_some() {
+            return None;
+        }
+        Some(match (self.left_out, &self.doubt) {
+            (0, _) => "no round was run to its end".to_owned(),
+            (left_out, doubt) => format!(
+                "all {left_out} rounds were left out, as the tester or the host disturbed them: {}",
+                doubt.as_deref().unwrap_or_default()
+            ),
+        })
+    }
+
+    /// Why it has no latency.
+    pub fn missing_latency(&self) -> Option<String> {
+        let silent = || self.p50_ns.is_none().then(|| "no frame came back at this load".to_owned());
+        self.missing().or_else(silent)
+    }
+}
+
+/// Figures of all devices; `rounds` has a sample for each device, in their order. Each device that is named has its row.
 pub fn compare(targets: &[String], rounds: &[Vec<Sample>]) -> Vec<Compared> {
     let whole: Vec<&Vec<Sample>> = rounds.iter().filter(|round| round.len() == targets.len()).collect();
     let one = |(at, target): (usize, &String)| {
@@ -90,11 +112,11 @@ pub fn compare(targets: &[String], rounds: &[Vec<Sample>]) -> Vec<Compared> {
             Summary::of(pairs.filter(|(_, first)| *first > 0.0).map(|(this, first)| this / first)).filter(|_| at > 0)
         };
         let spoiled = || whole.iter().filter(|round| round[at].spoiled);
-        Some(Compared {
+        Compared {
             target: target.clone(),
-            sent_pps: of(&|sample| Some(sample.sent_pps))?,
-            forwarded_pps: of(&|sample| Some(sample.forwarded_pps))?,
-            loss: of(&|sample| Some(sample.loss))?,
+            sent_pps: of(&|sample| Some(sample.sent_pps)),
+            forwarded_pps: of(&|sample| Some(sample.forwarded_pps)),
+            loss: of(&|sample| Some(sample.loss)),
             p50_ns: of(&|sample| sample.p50_ns),
             p99_ns: of(&|sample| sample.p99_ns),
             forwarded_ratio: ratio(&|sample| Some(sample.forwarded_pps)),
@@ -102,16 +124,18 @@ pub fn compare(targets: &[String], rounds: &[Vec<Sample>]) -> Vec<Compared> {
             p99_ratio: ratio(&|sample| sample.p99_ns),
             left_out: spoiled().count() as u32,
             doubt: spoiled().find_map(|round| round[at].doubts.first().cloned()),
-        })
+        }
     };
-    targets.iter().enumerate().filter_map(one).collect()
+    targets.iter().enumerate().map(one).collect()
 }
 
 /// A ratio for people: "1.24x (1.21 to 1.27)", with the median and its interval.
 pub fn ratio(summary: &Summary) -> String {
+    // 0.00039 is not 0.000.
+    let text = |ratio: f64| if ratio.abs() < 0.1 { significant(ratio, 3) } else { format!("{ratio:.3}") };
     match summary.median_interval {
-        Some((low, high)) => format!("{:.3}x ({low:.3} to {high:.3})", summary.median),
-        None => format!("{:.3}x (too few rounds for an interval)", summary.median),
+        Some((low, high)) => format!("{}x ({} to {})", text(summary.median), text(low), text(high)),
+        None => format!("{}x (too few rounds for an interval)", text(summary.median)),
     }
 }
 
@@ -166,6 +190,27 @@ mod tests {
         assert_eq!(ratio(&ratio_of_b), "2.000x (2.000 to 2.000)");
     }
 
+    /// The table had a header and no row, and the exit status was 0.
+    #[test]
+    fn each_device_that_is_named_has_its_row() {
+        let targets = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        let slept = Sample { spoiled: true, doubts: vec!["It slept.".to_owned()], ..sample(1.0, None) };
+        let rounds = vec![vec![slept, sample(20.0, Some(1.0)), sample(20.0, None)]; 6];
+        let [a, b, c] = compare(&targets, &rounds).try_into().unwrap();
+        let why = a.missing().unwrap();
+        assert!(why.contains("all 6 rounds were left out") && why.ends_with("It slept."), "{why}");
+        assert_eq!((b.missing(), a.forwarded_pps, b.forwarded_ratio), (None, None, None));
+        assert!(c.missing().is_none() && c.missing_latency().unwrap().contains("came back"));
+        let [a, ..] = <[Compared; 3]>::try_from(compare(&targets, &[])).unwrap();
+        assert_eq!(a.missing().as_deref(), Some("no round was run to its end"));
+    }
+
+    #[test]
+    fn a_small_ratio_is_not_zero() {
+        let small = Summary::of([0.00039; 6]).unwrap();
+        assert_eq!(ratio(&small), "0.00039x (0.00039 to 0.00039)");
+    }
+
     #[test]
     fn spoiled_samples_are_left_out() {
         let targets = ["a".to_owned(), "b".to_owned()];
@@ -175,7 +220,7 @@ mod tests {
         rounds[5][0] = Sample { forwarded_pps: 90.0, spoiled: true, ..sample(90.0, None) };
         let [first, second] = compare(&targets, &rounds).try_into().unwrap();
         assert_eq!((first.left_out, second.left_out, second.doubt.as_deref()), (1, 1, Some("It slept.")));
-        assert_eq!((first.forwarded_pps.max, second.forwarded_pps.min), (10.0, 20.0));
+        assert_eq!((first.forwarded_pps.unwrap().max, second.forwarded_pps.unwrap().min), (10.0, 20.0));
         let ratios = second.forwarded_ratio.unwrap();
         assert_eq!((ratios.count, ratios.min, ratios.max), (7, 2.0, 2.0));
     }
@@ -183,12 +228,12 @@ mod tests {
     #[test]
     fn a_device_without_a_figure_has_no_ratio() {
         let targets = ["a".to_owned(), "b".to_owned()];
-        assert!(compare(&targets, &[]).is_empty());
         // A round that was interrupted is left out.
         let rounds = vec![vec![sample(0.0, None), sample(50.0, Some(1.0))], vec![sample(1.0, None)]];
         let compared = compare(&targets, &rounds);
-        assert_eq!(compared[1].forwarded_pps.count, 1);
+        let forwarded = compared[1].forwarded_pps.as_ref().unwrap();
+        assert_eq!(forwarded.count, 1);
         assert_eq!((&compared[1].forwarded_ratio, &compared[1].p50_ratio), (&None, &None));
-        assert!(ratio(&compared[1].forwarded_pps).contains("too few rounds"));
+        assert!(ratio(forwarded).contains("too few rounds"));
     }
 }

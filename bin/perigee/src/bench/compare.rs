@@ -7,7 +7,7 @@
 use super::between::{Bench, Between, MOST_FLOWS, flows_for};
 use super::output::Screen;
 use super::target::{self, Share, Target};
-use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, mtu};
+use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, UNANSWERED, mtu};
 use crate::isolated::Isolated;
 use crate::measure::text;
 use crate::table;
@@ -40,7 +40,7 @@ const SHARE: f64 = 0.3;
 #[command(
     after_help = "Each round measures every device twice: as many frames as the tester can send (what is forwarded), and a low load \
                   (latency, without the tester's own). Ratios are to the first device, of the same round; the median has an interval of at \
-                  least 95 %. docs/tester.md has more."
+                  least 95 %. Each device has its row; the exit status is 2 if one has no figure. docs/tester.md has more."
 )]
 pub struct CompareArgs {
     /// The devices, the first of which the others are compared with: perigee, linux, testpmd, or command lines
@@ -207,9 +207,11 @@ fn inside(args: &CompareArgs, temporary: &Path) -> Result<ExitCode> {
         print!("{}", results.text());
     }
     let removed = comparison.remove();
+    let incomplete = results.sizes.iter().any(|of_size| of_size.without_figure().next().is_some());
     match broken {
         _ if interrupt.is_stopped() => Ok(ExitCode::from(INTERRUPTED)),
         Some(error) => Err(error),
+        None if incomplete => removed.map(|()| ExitCode::from(UNANSWERED)),
         None => removed.map(|()| ExitCode::SUCCESS),
     }
 }
@@ -406,21 +408,29 @@ impl OfSize {
         let of = |summary: &Option<Summary>, show: &dyn Fn(f64) -> String| {
             summary.as_ref().map_or("-".to_owned(), |summary| interval(summary, show))
         };
-        let ratio_of = |summary: &Option<Summary>| summary.as_ref().map_or("1".to_owned(), ratio);
         let percent = |share: f64| format!("{:.2} %", share * 100.0);
+        let median = |summary: &Option<Summary>, show: &dyn Fn(f64) -> String| {
+            summary.as_ref().map_or("-".to_owned(), |summary| show(summary.median))
+        };
         // Where nothing is lost, the tester is the limit.
-        let forwarded = |one: &Compared| {
-            let least = if one.loss.median > 0.0 { "" } else { "at least " };
-            format!("{least}{}", interval(&one.forwarded_pps, &text::pps))
+        let forwarded = |one: &Compared| match &one.forwarded_pps {
+            Some(pps) if one.loss.as_ref().is_some_and(|loss| loss.median > 0.0) => interval(pps, &text::pps),
+            Some(pps) => format!("at least {}", interval(pps, &text::pps)),
+            None => "no figure".to_owned(),
+        };
+        let ratio_of = |one: &Compared, summary: &Option<Summary>| match summary {
+            Some(summary) => ratio(summary),
+            None if one.target == self.first() && one.missing().is_none() => "1".to_owned(),
+            None => "-".to_owned(),
         };
         text += "\nAs many frames as the tester can send\n";
         let rows = self.loaded.iter().map(|one| {
             vec![
                 one.target.clone(),
-                text::pps(one.sent_pps.median),
+                median(&one.sent_pps, &text::pps),
                 forwarded(one),
-                percent(one.loss.median),
-                ratio_of(&one.forwarded_ratio),
+                median(&one.loss, &percent),
+                ratio_of(one, &one.forwarded_ratio),
             ]
         });
         let header = ["device", "sent", "forwarded", "lost", "ratio"];
@@ -434,14 +444,18 @@ impl OfSize {
             vec![
                 one.target.clone(),
                 of(&one.p50_ns, &text::time),
-                ratio_of(&one.p50_ratio),
+                ratio_of(one, &one.p50_ratio),
                 of(&one.p99_ns, &text::time),
-                ratio_of(&one.p99_ratio),
+                ratio_of(one, &one.p99_ratio),
             ]
         });
         let header = ["device", "median", "ratio of medians", "p99", "ratio of p99"];
         text += &format!("{}\n", table::rows(&header, &[], rows));
-        for one in self.loaded.iter().chain(&self.relaxed).filter(|one| one.left_out > 0) {
+        for (target, what, why) in self.without_figure() {
+            text += &format!("\n{target} has no figure of {what}: {why}");
+        }
+        let partly = |one: &&Compared| one.left_out > 0 && one.missing().is_none();
+        for one in self.loaded.iter().chain(&self.relaxed).filter(partly) {
             let why = one.doubt.as_deref().unwrap_or_default();
             text += &format!(
                 "\n{}: {} of {rounds} rounds left out, as the tester or the host disturbed them: {why}",
@@ -454,6 +468,13 @@ impl OfSize {
         }
         text.push('\n');
         text
+    }
+
+    /// The devices that have no figure, what of, and why.
+    fn without_figure(&self) -> impl Iterator<Item = (&str, &'static str, String)> {
+        let loaded = self.loaded.iter().map(|one| (one, "what it forwards", one.missing()));
+        let relaxed = self.relaxed.iter().map(|one| (one, "latency", one.missing_latency()));
+        loaded.chain(relaxed).filter_map(|(one, what, why)| Some((one.target.as_str(), what, why?)))
     }
 
     fn first(&self) -> &str {
