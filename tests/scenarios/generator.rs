@@ -12,6 +12,9 @@ use std::process::Command;
 
 perigee_tests::scenarios![
     nothing_is_lost_on_a_cable,
+    a_link_that_was_down_in_between_is_said,
+    an_interface_that_is_gone_is_no_loss_of_the_device,
+    by_af_xdp_the_summary_is_printed_and_no_buffer_is_missing as root,
     into_a_task_that_counts,
     through_a_router_of_both_families,
     a_capture_is_sent_as_it_is,
@@ -89,6 +92,47 @@ fn nothing_is_lost_on_a_cable(world: &World) {
     let text = run(&mut command(&["here", "--to", "there", "--rate", RATE, "-s", "1.5", "--poisson"]));
     for part in ["frames in", "gaps: mean", "received on there: ", " 0 lost", "latency: min", "jitter (RFC 3550)"] {
         assert!(text.out.contains(part), "{part:?} is missing:\n{}", text.text);
+    }
+}
+
+/// A generator that has received frames for a second and goes on; what it says at its end, after `change` by `ip`.
+fn changed_meanwhile(world: &World, changes: &[&str]) -> Ended {
+    cable(world, "here", "there");
+    let mut process = world.start(&mut command(&["here", "--to", "there", "--rate", RATE, "-s", "5"]));
+    wait_until("the first second", || process.said().contains("received"));
+    changes.iter().for_each(|change| drop(world.ip(change)));
+    wait_until("its end", || process.ended().good().is_some());
+    let ended = process.end();
+    assert_eq!(ended.code, Some(2), "{}", ended.text);
+    // Nothing that may be the tester's doing is called lost.
+    assert!(!ended.out.contains(" lost (") || ended.out.contains(" 0 lost ("), "{}", ended.text);
+    ended
+}
+
+/// `ip link set left down; sleep 1; up`: the exit code was 0, without a sentence.
+fn a_link_that_was_down_in_between_is_said(world: &World) {
+    let ended = changed_meanwhile(world, &["link set here down", "link set here up"]);
+    assert!(ended.out.contains("of the tester w") && ended.out.contains(" down "), "{}", ended.text);
+}
+
+/// "798 frames of 1822, 1024 lost (56.2020 %)": these lay in the tester's own ring.
+fn an_interface_that_is_gone_is_no_loss_of_the_device(world: &World) {
+    let ended = changed_meanwhile(world, &["link del here"]);
+    assert!(ended.out.contains("of the tester w") && ended.out.contains(" down "), "{}", ended.text);
+    assert!(ended.out.contains("NOT SENT"), "{}", ended.text);
+}
+
+/// It ended with "2048 packet buffers are missing", without its summary.
+fn by_af_xdp_the_summary_is_printed_and_no_buffer_is_missing(world: &World) {
+    cable(world, "here", "there");
+    for words in [&["xdp:here"][..], &["xdp:here", "--to", "xdp:there"]] {
+        let ended = run(&mut command(&[words, &["--rate", RATE, "-s", "1"]].concat()));
+        assert!(matches!(ended.code, Some(0 | 2)), "{}", ended.text);
+        assert!(
+            ended.out.contains("sent on xdp:here: ") && !ended.text.contains("missing at the end"),
+            "{}",
+            ended.text
+        );
     }
 }
 

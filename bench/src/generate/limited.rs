@@ -187,7 +187,7 @@ pub fn search(bed: &Bed) -> Result<Searched> {
     let traffic = Traffic::new(&Description::default())?;
     let way = Way::new("left to right".to_owned(), 0, 1, Box::new(traffic), 1);
     let manner = Manner {
-        settle: Settle { learning: 0.01, drain: 0.02, pause: 0.0 },
+        settle: Settle { learning: 0.01, ramp: 0.0, drain: 0.02, pause: 0.0 },
         allowance: 1_000_000,
         room: 8192,
         latency_every: 100,

@@ -128,17 +128,17 @@ pub fn generate(args: &GenArgs) -> Result<ExitCode> {
     let cores = args.machine.cores.as_ref().map_or_else(usable_cores, |cores| cores.0.clone());
     let trial = Trial { args, source, watch: watch.clone(), pattern, clock, cores };
     let outcome = trial.run(&eal, &open, &mut csv)?;
-    for port in open {
-        port.close()?;
-    }
+    // First what was found, then whatever may have failed.
     if args.json {
         println!("{}", serde_json::to_string_pretty(&outcome).context("the results are no JSON")?);
     } else {
         print!("{}", outcome.text());
     }
+    let closed = open.into_iter().map(TesterPort::close).fold(Ok(()), Result::and);
     if let Some(why) = watch.as_ref().and_then(|watch| watch.failure()) {
         bail!("{why}");
     }
+    closed?;
     let failed = !outcome.verdict.is_trusted();
     Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
@@ -222,7 +222,10 @@ impl Trial<'_> {
             }
         };
         crate::signals::on_signals(stop, GRACE)?;
+        let cable = open.get(1).is_some_and(|to| open[0].is_cable_to(to));
         let before: Vec<PortStats> = open.iter().map(TesterPort::stats).collect();
+        let downs = || open.iter().map(TesterPort::downs).sum::<u64>();
+        let downs_before = downs();
         let numbers: Vec<u32> = cores.iter().map(|core| *core as u32).collect();
         let meanwhile = Meanwhile::read(Path::new("/"), &numbers);
         let mut intervals = Vec::new();
@@ -230,6 +233,8 @@ impl Trial<'_> {
         let threads::Done { finished, latencies } =
             threads::run(threads::divide(ends, cores.len()), eal, clock, &cores, &course, |interval| {
                 intervals.push(*interval);
+                // Reports of links do not wait for ever.
+                downs();
                 if !args.quiet && !args.json {
                     println!("{}", text::line(interval, true, receives));
                     let _ = std::io::stdout().flush();
@@ -250,11 +255,16 @@ impl Trial<'_> {
             .sum();
         let receive_errors = both().map(|(before, after)| after.rx_errors - before.rx_errors).sum();
         let meanwhile = Meanwhile::read(Path::new("/"), &numbers).since(&meanwhile);
-        let links_down = open.iter().filter(|port| !port.link().up).count() as u32;
+        let down_now = open.iter().filter(|port| !port.link().up).count() as u32;
+        let links_down = down_now.max(u32::try_from(downs() - downs_before).unwrap_or(u32::MAX));
         let (sent, heard, longest_pause) = gather(finished);
-        let sent = sent.context("the stream is gone")?;
+        let mut sent = sent.context("the stream is gone")?;
+        let refused = after[0].tx_errors.saturating_sub(before[0].tx_errors);
         let mut heard = heard.filter(|_| receives && stamped);
-        let outcome = heard.as_mut().map(|heard| heard.close(|flow| sent.frames.written(flow)));
+        let mut outcome = heard.as_mut().map(|heard| heard.close(|flow| sent.frames.written(flow)));
+        if let Some(outcome) = &mut outcome {
+            outcome.take_off(&mut sent.account, refused);
+        }
         let latencies = latencies.into_iter().flatten().next().filter(|_| heard.is_some());
         let latency = latencies.as_ref().and_then(Latencies::summary);
         let variation = heard.as_ref().zip(latencies.as_ref()).map(|(heard, latencies)| heard.variation(latencies));
@@ -270,6 +280,7 @@ impl Trial<'_> {
             planned: duration.unwrap_or(lasted),
             lasted,
             links_down,
+            cable,
             meanwhile: Some(meanwhile),
             interrupted: course.is_stopped() && args.seconds.or(args.frames.map(|n| n as f64)).is_some(),
         });

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! floor         the tester's own latency
+//! links         whether a link went down meanwhile
 //! ports         DPDK devices as ends of cables
 //! threads       stations on cores of their own, and what they report once a second
 //! surroundings  ports, threads and a clock, for lib/measure's tester
@@ -10,6 +11,7 @@
 //! ```
 
 pub mod floor;
+pub mod links;
 pub mod ports;
 pub mod surroundings;
 pub mod text;

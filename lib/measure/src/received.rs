@@ -26,6 +26,7 @@ pub use latency::{LONGEST, Latencies, LatencySummary, Variation};
 pub use reordering::ReorderingSummary;
 
 use crate::buckets::Buckets;
+use crate::pace::Account;
 use crate::stamp::{Found, Stamp, find};
 use flow::{Arrival, Flow, History};
 use perigee_packet::Batch;
@@ -140,6 +141,18 @@ pub struct Outcome {
     /// Flows of which a sequence number was received that was not sent.
     pub flows_never_sent: u32,
     pub reordering: ReorderingSummary,
+}
+
+impl Outcome {
+    /// Takes off frames that the kernel refused after the tester had handed them over: they were never on the way, so as many of
+    /// the missing ones are not lost, but unsent.
+    pub fn take_off(&mut self, account: &mut Account, refused: u64) {
+        let frames = refused.min(self.lost).min(account.sent);
+        self.lost -= frames;
+        self.sent = self.sent.saturating_sub(frames);
+        account.sent -= frames;
+        account.unsent += frames;
+    }
 }
 
 impl Received {

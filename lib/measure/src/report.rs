@@ -189,9 +189,10 @@ impl Report {
 
     /// A sentence instead of a figure.
     fn unanswered(&self, row: &ThroughputRow, goal: &GoalRow, each_way: &str) -> String {
-        let at_least = match goal.proven_pps {
-            Some(proven) => format!("what was forwarded is {}pps{each_way} at least", prefixed(proven)),
-            None => "no trial of full length was forwarded as the goal demands".to_owned(),
+        let at_least = match (goal.proven_pps, row.forwarded_pps) {
+            (Some(proven), _) => format!("what was forwarded is {}pps{each_way} at least", prefixed(proven)),
+            (None, Some(forwarded)) => format!("a shorter trial was forwarded at {}pps{each_way}", prefixed(forwarded)),
+            (None, None) => "no trial was forwarded as the goal demands".to_owned(),
         };
         format!(
             "{} bytes: this machine cannot answer: in {} of {} trials the tester sent less than was asked for, down to {}; \

@@ -19,6 +19,7 @@ use crate::resident::Resident;
 use crate::traffic::Frames;
 use crate::verdict::Turns;
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, Pool, ReceiveQueue, TransmitQueue};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -87,6 +88,8 @@ pub struct Stream {
     last: u64,
     /// Times that frames were due and the pool had no buffer for them.
     no_buffers: u64,
+    /// The departures before the trial's own, and the mark of their stamps: these frames do not count.
+    ramp: Option<(VecDeque<Pacer>, u16)>,
     /// Of the frames that are not written yet, how many departures the pacer knows already; `None` if it knows all by itself.
     ahead: Option<usize>,
     /// The departures to go on with, and what became of those before.
@@ -121,6 +124,7 @@ impl Stream {
             first: None,
             last: 0,
             no_buffers: 0,
+            ramp: None,
             ahead: None,
             then: None,
             before: None,
@@ -141,6 +145,48 @@ impl Stream {
         stream
     }
 
+    /// Sends frames by these departures first, one pacer after the other, with another mark in their stamps: a load that rises. They
+    /// count nowhere; a listener takes them for those of another trial.
+    pub fn after(mut self, ramp: VecDeque<Pacer>, run: u16) -> Stream {
+        self.ramp = (!ramp.is_empty()).then_some((ramp, run));
+        self
+    }
+
+    /// Sends a frame of the ramp if one is due; false once it is over.
+    fn climb(&mut self, queue: &mut dyn TransmitQueue, pool: &dyn Pool, now: u64) -> bool {
+        let Some((pacers, run)) = &mut self.ramp else { return false };
+        let run = *run;
+        while let Some(pacer) = pacers.front_mut() {
+            let due = pacer.due(now, BURST);
+            if due.frames == 0 && due.first.is_none() {
+                pacers.pop_front();
+                continue;
+            }
+            if due.frames == 0 {
+                queue.poll();
+                return true;
+            }
+            if self.batch.live().is_empty() {
+                self.batch.refill();
+                let lengths = self.frames.lengths(due.frames);
+                if lengths.is_empty() || pool.fill(&mut self.batch, lengths) == 0 {
+                    return true;
+                }
+                self.frames.write(&mut self.batch, Mask::ALL, now, run);
+            }
+            let sent = queue.send(&mut self.batch, due.frames);
+            if sent > 0 {
+                pacer.sent(now, sent);
+            }
+            return true;
+        }
+        // What is written and not sent has the ramp's mark.
+        self.batch.refill();
+        self.frames.restart();
+        self.ramp = None;
+        false
+    }
+
     /// Goes on with other departures when these are over: a fall of the load.
     pub fn then(mut self, pacer: Pacer) -> Stream {
         self.then = Some(pacer);
@@ -158,6 +204,9 @@ impl Stream {
     /// Sends what is due at `now` (ns) and the queue takes; false once nothing will ever be due again.
     #[inline]
     fn step(&mut self, queue: &mut dyn TransmitQueue, pool: &dyn Pool, now: u64) -> bool {
+        if self.ramp.is_some() && self.climb(queue, pool, now) {
+            return true;
+        }
         self.look_ahead();
         let due = self.pacer.due(now, BURST);
         if due.frames == 0 {

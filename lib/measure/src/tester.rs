@@ -18,11 +18,14 @@ use crate::station::{Course, End, Listener, Sent, Stream};
 use crate::traffic::Frames;
 use crate::verdict::{Observed, Verdict};
 use perigee_packet::Memory;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 const SECOND: f64 = 1e9;
 /// From the call to the first frame, ns: threads are on their cores by then.
 const HEAD_START: u64 = 10_000_000;
+/// Steps of a ramp, from the first to the full load.
+const RAMP_STEPS: u32 = 8;
 /// Learning frames, each way, and their rate.
 pub const LEARNING: u64 = 16;
 const LEARNING_RATE: f64 = 1000.0;
@@ -45,7 +48,19 @@ pub struct Counted {
     pub missed: u64,
     /// Frames that it found damaged.
     pub errors: u64,
+    /// Frames that it took to send, and that the kernel or the device refused.
+    pub refused: u64,
+    /// How often its link went down.
+    pub downs: u64,
     pub up: bool,
+}
+
+impl Counted {
+    /// How often the link was down from one count to the other.
+    fn downs(before: &Counted, after: &Counted) -> u32 {
+        let downs = u32::try_from(after.downs.saturating_sub(before.downs)).unwrap_or(u32::MAX);
+        downs.max(u32::from(!before.up || !after.up))
+    }
 }
 
 /// Threads, clocks and ports for a tester.
@@ -160,7 +175,7 @@ impl Tester {
         let start = around.now() + HEAD_START;
         let limit = Limit { frames: Some(LEARNING), duration: None };
         let pattern = Pattern::Constant { rate: LEARNING_RATE };
-        self.attach(run, |_| Pacer::new(pattern, start, limit, u64::MAX), None, |listener| listener);
+        self.attach(run, |_| Pacer::new(pattern, start, limit, u64::MAX), None, None, |listener| listener);
         let settle = (self.manner.settle.learning * SECOND) as u64;
         let course = Course::new(self.ways.len(), settle.max(HEAD_START));
         let ran = around.run(std::mem::take(&mut self.ends), &course, &mut |_| {})?;
@@ -183,7 +198,7 @@ impl Tester {
         let run = self.next_run();
         let start = around.now() + HEAD_START;
         let limit = Limit { frames: None, duration: Some((seconds * SECOND) as u64) };
-        self.attach(run, |_| Pacer::new(Pattern::Line, start, limit, u64::MAX), None, |listener| listener);
+        self.attach(run, |_| Pacer::new(Pattern::Line, start, limit, u64::MAX), None, None, |listener| listener);
         let course = Course::new(self.ways.len(), (self.manner.settle.drain * SECOND) as u64);
         let mut ran = around.run(std::mem::take(&mut self.ends), &course, &mut |_| {})?;
         let mut slowest = f64::INFINITY;
@@ -213,8 +228,10 @@ impl Tester {
         let began = around.date();
         let before: Vec<Counted> = (0..self.ends.len()).map(|end| around.counted(end)).collect();
         let meanwhile = around.meanwhile();
-        let run = self.next_run();
-        let start = around.now() + HEAD_START;
+        let (ramp_run, run) = (self.next_run(), self.next_run());
+        let climbs = around.now() + HEAD_START;
+        let rise = (self.manner.settle.ramp * SECOND) as u64;
+        let start = climbs + rise;
         let plan = Plan::new(trial, start, &self.manner);
         let allowance = self.manner.allowance;
         let pacer = |limit, at, rate| Pacer::new(Pattern::Constant { rate }, at, limit, allowance);
@@ -223,9 +240,10 @@ impl Tester {
             Some(time) => listener.tag_from(time),
             None => listener,
         };
-        self.attach(run, |_| pacer(plan.limit, start, trial.load), then, tag);
+        let ramp = (rise > 0).then(|| (ramp(climbs, rise, trial.load, allowance), ramp_run));
+        self.attach(run, |_| pacer(plan.limit, start, trial.load), ramp, then, tag);
         if let Some(after) = plan.reset_after {
-            around.reset_device(after);
+            around.reset_device(after + rise);
         }
         let course = Course::new(self.ways.len(), plan.drain);
         course_of(&course);
@@ -249,6 +267,7 @@ impl Tester {
         &mut self,
         run: u16,
         pacer: impl Fn(usize) -> Pacer,
+        ramp: Option<(VecDeque<Pacer>, u16)>,
         then: Option<Pacer>,
         listener: impl Fn(Listener) -> Listener,
     ) {
@@ -257,6 +276,10 @@ impl Tester {
             let mut frames = way.frames.take().expect("a way's frames come back after each trial");
             frames.restart();
             let stream = Stream::new(frames, self.memory, pacer(number), run);
+            let stream = match &ramp {
+                Some((ramp, run)) => stream.after(ramp.clone(), *run),
+                None => stream,
+            };
             self.ends[way.from].stream = Some(match &then {
                 Some(then) => stream.then(then.clone()),
                 None => stream,
@@ -274,8 +297,10 @@ impl Tester {
         let mut times = Times::default();
         let mut intervals = Some(intervals);
         for way in &mut self.ways {
-            let (Some(sent), Some(mut heard)) = (sent[way.from].take(), heard[way.to].take()) else { continue };
-            let received = heard.close(|flow| sent.frames.written(flow));
+            let (Some(mut sent), Some(mut heard)) = (sent[way.from].take(), heard[way.to].take()) else { continue };
+            let mut received = heard.close(|flow| sent.frames.written(flow));
+            let refused = after[way.from].refused.saturating_sub(before[way.from].refused);
+            received.take_off(&mut sent.account, refused);
             let latencies = latencies[way.to].as_ref();
             let latency = latencies.and_then(Latencies::summary);
             if let Some(latencies) = latencies {
@@ -296,7 +321,8 @@ impl Tester {
                 allowed_pause: plan.allowed_pause,
                 planned: plan.planned,
                 lasted: sent.lasted,
-                links_down: [from, to].iter().filter(|end| !after[**end].up || !before[**end].up).count() as u32,
+                links_down: [from, to].iter().map(|end| Counted::downs(&before[*end], &after[*end])).sum(),
+                cable: false,
                 meanwhile: Some(meanwhile),
                 interrupted: stopped,
             });
@@ -321,6 +347,17 @@ impl Tester {
         outcome.doubts.extend(reset_error.map(|why| Doubt { spoils: Spoils::All, why }));
         TrialRecord { size, trial: trial.clone(), outcome, began, directions }
     }
+}
+
+/// Departures that rise to a load in equal steps, in `rise` ns from `start` on.
+fn ramp(start: u64, rise: u64, load: f64, allowance: u64) -> VecDeque<Pacer> {
+    let step = rise / u64::from(RAMP_STEPS);
+    let limit = Limit { frames: None, duration: Some(step) };
+    let of_step = |number: u32| {
+        let rate = load * f64::from(number + 1) / f64::from(RAMP_STEPS);
+        Pacer::new(Pattern::Constant { rate }, start + u64::from(number) * step, limit, allowance)
+    };
+    (0..RAMP_STEPS).map(of_step).collect()
 }
 
 /// Times that some trials are run for, in seconds: the worst of all directions.

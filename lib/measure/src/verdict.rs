@@ -39,6 +39,8 @@ pub struct Observed<'a> {
     pub lasted: u64,
     /// How often a link went down, or was down at the start.
     pub links_down: u32,
+    /// The tester's ports are the two ends of one cable.
+    pub cable: bool,
     /// What disturbed the tester's processors.
     pub meanwhile: Option<Meanwhile>,
     /// Somebody stopped it.
@@ -86,6 +88,7 @@ pub enum Spoils {
 pub enum Doubt {
     Unsent { frames: u64, intended: Option<u64> },
     LostInTester { frames: u64 },
+    LostOnCable { frames: u64 },
     ReceiveErrors { frames: u64 },
     Corrupted { frames: u64 },
     Stale { frames: u64 },
@@ -149,6 +152,7 @@ fn received(observed: &Observed) -> Vec<Doubt> {
         some(observed.receive_errors > 0, Doubt::ReceiveErrors { frames: observed.receive_errors }),
     ];
     if let Some(outcome) = observed.outcome {
+        doubts.push(some(observed.cable && outcome.lost > 0, Doubt::LostOnCable { frames: outcome.lost }));
         let (corrupted, stale) = (outcome.counters.corrupted, outcome.counters.stale);
         doubts.push(some(corrupted > 0, Doubt::Corrupted { frames: corrupted }));
         doubts.push(some(stale > 0, Doubt::Stale { frames: stale }));
@@ -177,7 +181,7 @@ impl Doubt {
     pub fn spoils(&self) -> Spoils {
         match self {
             Doubt::Unsent { .. } | Doubt::DeadlineMissed { .. } => Spoils::Load,
-            Doubt::LostInTester { .. } | Doubt::ReceiveErrors { .. } => Spoils::Loss,
+            Doubt::LostInTester { .. } | Doubt::LostOnCable { .. } | Doubt::ReceiveErrors { .. } => Spoils::Loss,
             Doubt::Corrupted { .. } | Doubt::Stale { .. } | Doubt::NeverSent { .. } => Spoils::Loss,
             Doubt::Pause { .. } | Doubt::LinkDown { .. } | Doubt::Stolen { .. } | Doubt::Interrupted => Spoils::All,
             Doubt::FromFuture { .. } | Doubt::BelowFloor { .. } => Spoils::Latency,
@@ -204,6 +208,11 @@ impl fmt::Display for Doubt {
             Doubt::LostInTester { frames } => write!(
                 f,
                 "The tester's ports dropped {frames} received frames as it did not fetch them in time; this loss is not the device's."
+            ),
+            Doubt::LostOnCable { frames } => write!(
+                f,
+                "{frames} frames are missing on a cable between the tester's own ports, where no device is: the tester sends more \
+                 than the kernel and itself can take; lower the rate, or give the tester more cores."
             ),
             Doubt::ReceiveErrors { frames } => write!(
                 f,
@@ -234,13 +243,13 @@ impl fmt::Display for Doubt {
                 ms(lasted_ns),
                 ms(planned_ns)
             ),
-            Doubt::LinkDown { times: 1 } => {
-                f.write_str("A link went down during the trial; what was lost then says nothing of the device's limit.")
-            }
+            Doubt::LinkDown { times: 1 } => f.write_str(
+                "A link of the tester was down during the trial; what was lost then is not the device's loss.",
+            ),
             Doubt::LinkDown { times } => {
                 write!(
                     f,
-                    "Links went down {times} times during the trial; what was lost then says nothing of the device's limit."
+                    "Links of the tester were down {times} times during the trial; what was lost then is not the device's loss."
                 )
             }
             Doubt::Stolen { share } => write!(
@@ -306,6 +315,7 @@ mod tests {
     #[test]
     fn every_doubt() {
         let mut outcome = Received::new(Settings::new(1, 1)).close(|_| 10);
+        let lossy = outcome.clone();
         outcome.counters.corrupted = 3;
         outcome.counters.stale = 4;
         outcome.flows_never_sent = 5;
@@ -325,6 +335,11 @@ mod tests {
             (with(|observed| observed.missed = 6), vec![Loss], vec!["dropped 6 received"]),
             (with(|observed| observed.receive_errors = 7), vec![Loss], vec!["refused 7 frames"]),
             (
+                Observed { outcome: Some(&lossy), cable: true, ..Observed::default() },
+                vec![Loss],
+                vec!["10 frames are missing on a cable"],
+            ),
+            (
                 Observed { outcome: Some(&outcome), ..Observed::default() },
                 vec![Loss; 3],
                 vec!["3 frames came back with a damaged", "4 frames came so late", "In 5 flows"],
@@ -336,7 +351,7 @@ mod tests {
             ),
             (with(|observed| observed.longest_pause = 1_500_000), vec![All], vec!["still for 1.500 ms"]),
             (with(|observed| observed.lasted = 10_000_001), vec![Load], vec!["took 10.000 ms instead of 0.000 ms"]),
-            (with(|observed| observed.links_down = 1), vec![All], vec!["A link went down"]),
+            (with(|observed| observed.links_down = 1), vec![All], vec!["A link of the tester was down"]),
             (with(|observed| observed.links_down = 2), vec![All], vec!["2 times"]),
             (with(|observed| observed.interrupted = true), vec![All], vec!["stopped before its end"]),
             (

@@ -29,7 +29,7 @@ fn all_are_good_and_come_back_from_json() {
 fn what_the_rfcs_ask_for() {
     let profile = Profile::rfc2544();
     assert_eq!(profile.sizes, [64, 128, 256, 512, 1024, 1280, 1518]);
-    assert_eq!((profile.settle.drain, profile.settle.pause, profile.around()), (2.0, 5.0, 9.0));
+    assert_eq!((profile.settle.drain, profile.settle.pause, profile.around()), (2.0, 5.0, 9.0 + profile.settle.ramp));
     let goal = &profile.throughput.goals[0];
     assert_eq!((goal.final_duration, goal.duration_sum, goal.loss_ratio, goal.exceed_ratio), (60.0, 60.0, 0.0, 0.0));
     let latency = profile.latency(1e6).unwrap();
@@ -80,7 +80,7 @@ fn mistakes_say_where_what_and_what_instead() {
         (json!({"size": [64]}), "size: unknown field `size`, expected one of"),
         (
             json!({"settle": {"drains": 1}}),
-            "settle.drains: unknown field `drains`, expected one of `learning`, `drain`, `pause`",
+            "settle.drains: unknown field `drains`, expected one of `learning`, `ramp`, `drain`, `pause`",
         ),
         (json!({"latency": {"repeats": "many"}}), "latency.repeats: invalid type: string \"many\", expected u32"),
         (json!({"latency": {"repeats": 0}}), "latency.repeats: found 0, expected 1 to 10000"),

@@ -107,6 +107,10 @@ struct Bed {
     device: Device,
     reset: u64,
     reset_error: Option<String>,
+    /// Frames that the kernel refuses in a trial, and how often a link goes down in it, at each end.
+    refuses: u64,
+    falls: u64,
+    counted: AtomicU64,
 }
 
 impl Surroundings for Bed {
@@ -147,7 +151,9 @@ impl Surroundings for Bed {
         Ok(Ran { ends: finished.ends, sent: finished.sent, heard: finished.heard, latencies, longest_pause, ended })
     }
     fn counted(&self, _: usize) -> Counted {
-        Counted { up: true, ..Counted::default() }
+        // Both ends are counted before a trial and after it.
+        let counts = self.counted.fetch_add(1, Ordering::Relaxed) / 2;
+        Counted { up: true, refused: counts * self.refuses, downs: counts * self.falls, ..Counted::default() }
     }
     fn meanwhile(&self) -> Meanwhile {
         Meanwhile::default()
@@ -177,14 +183,33 @@ fn tester(device: &Device, ways: usize) -> (Bed, Tester) {
         Way::new(format!("{i} to {}", 1 - i), i, 1 - i, Box::new(traffic), 1)
     };
     let manner = Manner {
-        settle: Settle { learning: 0.01, drain: 0.05, pause: 0.01 },
+        settle: Settle { learning: 0.01, ramp: 0.0, drain: 0.05, pause: 0.01 },
         allowance: SECOND / 1000,
         room: 1024,
         latency_every: 1,
         floor: None,
     };
     let tester = Tester::new(vec![end(0), end(1)], (0..ways).map(way).collect(), pool, manner, 0xfffe);
-    (Bed { clock, device: device.clone(), reset: SECOND / 5, reset_error: None }, tester)
+    let bed = Bed {
+        clock,
+        device: device.clone(),
+        reset: SECOND / 5,
+        reset_error: None,
+        refuses: 0,
+        falls: 0,
+        counted: AtomicU64::new(0),
+    };
+    (bed, tester)
+}
+
+/// The same with a ramp in front of each trial.
+fn tester_with_ramp(device: &Device, ramp: f64) -> (Bed, Tester) {
+    let (bed, plain) = tester(device, 1);
+    let settle = Settle { learning: 0.01, ramp, drain: 0.05, pause: 0.01 };
+    let manner = Manner { settle, allowance: SECOND / 1000, room: 1024, latency_every: 1, floor: None };
+    let traffic = Traffic::new(&Description::default()).unwrap();
+    let way = Way::new("0 to 1".to_owned(), 0, 1, Box::new(traffic), 1);
+    (bed, Tester::new(plain.into_ends(), vec![way], HeapPool::leak(1), manner, 0xfffe))
 }
 
 fn trial(load: f64, duration: f64, shape: Shape) -> Trial {
@@ -230,6 +255,49 @@ fn a_known_delay_is_found_within_a_microsecond() {
         );
         assert!(record.directions[0].verdict.is_trusted(), "{:?}", record.directions[0].verdict);
     }
+}
+
+/// A jump from nothing to the full rate fakes loss where flows are still to be learned.
+#[test]
+fn a_ramp_before_a_trial_takes_the_loss_of_a_device_that_has_to_warm_up() {
+    let warm_up = |ramp: f64| {
+        let (mut bed, mut tester) = tester_with_ramp(&Device::new(1e6, 64.0, 0), ramp);
+        // Out from before the trial until some frames of it, or of the ramp, have come.
+        let now = bed.clock.seen() + 80_000_000;
+        bed.device.outage[0].store(now, Ordering::Relaxed);
+        bed.device.outage[1].store(now + 50_000_000, Ordering::Relaxed);
+        run(&mut bed, &mut tester, &trial(10_000.0, 0.5, Shape::Steady))
+    };
+    let (without, with) = (warm_up(0.0), warm_up(0.1));
+    assert!(without.outcome.lost() > 0, "{:?}", without.outcome);
+    assert_eq!((with.outcome.sent, with.outcome.lost()), (5000, 0), "{:?}", with.outcome);
+    assert!(with.directions[0].received.counters.other_run > 0, "{:?}", with.directions[0].received);
+    assert_eq!(with.directions[0].received.counters.duplicates, 0);
+}
+
+/// What lay in the tester's own ring counted as the device's loss: "1024 lost (56.2020 %)".
+#[test]
+fn frames_that_the_kernel_refused_are_unsent_and_not_lost() {
+    let (mut bed, mut tester) = tester(&Device::new(10_000.0, 100.0, 0), 1);
+    let burst = trial(50_000.0, 0.0, Shape::Burst { frames: 300, listen: 0.1 });
+    let plain = run(&mut bed, &mut tester, &burst).outcome;
+    bed.refuses = 40;
+    let outcome = run(&mut bed, &mut tester, &burst).outcome;
+    assert_eq!((outcome.sent, outcome.unsent()), (260, 40), "{outcome:?}");
+    assert!(outcome.lost() <= plain.lost() - 35, "{} of {} lost", outcome.lost(), plain.lost());
+    // All of them arrived in the end: they were late, and the device has lost none.
+    let whole = run(&mut bed, &mut tester, &trial(1_000.0, 0.1, Shape::Steady)).outcome;
+    assert_eq!((whole.sent, whole.unsent(), whole.lost()), (100, 0, 0), "{whole:?}");
+}
+
+/// `ip link set left down`, and up again a second later: no sentence, and the state of the link at the end says nothing of it.
+#[test]
+fn a_link_that_was_down_in_between_is_a_doubt() {
+    let (mut bed, mut tester) = tester(&Device::new(1e6, 64.0, 0), 1);
+    bed.falls = 1;
+    let outcome = run(&mut bed, &mut tester, &trial(10_000.0, 0.1, Shape::Steady)).outcome;
+    assert!(outcome.is_spoiled(true), "{outcome:?}");
+    assert!(outcome.doubts.iter().any(|doubt| doubt.why.contains("were down 2 times")), "{:?}", outcome.doubts);
 }
 
 #[test]
@@ -283,7 +351,7 @@ fn a_reset_that_failed_spoils_its_trial() {
     let (mut bed, mut tester) = tester(&Device::new(1e6, 64.0, 0), 1);
     bed.reset_error = Some("no such box".to_owned());
     let record = run(&mut bed, &mut tester, &trial(10_000.0, 0.5, Shape::Reset { after: 0.3 }));
-    assert!(record.outcome.is_spoiled(false) && record.outcome.doubts[0].why.contains("no such box"));
+    assert!(record.outcome.is_spoiled(true) && record.outcome.doubts[0].why.contains("no such box"));
     let record = run(&mut bed, &mut tester, &trial(10_000.0, 0.5, Shape::Steady));
     assert!(record.outcome.doubts.is_empty());
 }

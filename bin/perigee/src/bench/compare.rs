@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Around each trial, in seconds.
-const SETTLE: Settle = Settle { learning: 0.05, drain: 0.1, pause: 0.05 };
+const SETTLE: Settle = Settle { learning: 0.05, ramp: 0.05, drain: 0.1, pause: 0.05 };
 /// How often a trial that may not be trusted is run, the first time included.
 const ATTEMPTS: u32 = 3;
 /// Latency is measured at this share of the lowest rate that was forwarded first.
@@ -323,7 +323,7 @@ impl Comparison<'_> {
     /// One round: the samples of all devices, under the load and relaxed.
     fn round(&mut self, size: u32, round: u16, loads: [f64; 2], floor: u64) -> Result<[Vec<Sample>; 2]> {
         let args = self.args;
-        let each = args.seconds + SETTLE.learning + SETTLE.drain + SETTLE.pause;
+        let each = args.seconds + SETTLE.learning + SETTLE.ramp + SETTLE.drain + SETTLE.pause;
         let trials = usize::from(args.rounds - round) * self.candidates.len() * 2;
         let left = duration(trials as f64 * each);
         self.screen.step(&format!("{size} bytes, round {} of {}; about {left} left", round + 1, args.rounds));

@@ -7,7 +7,7 @@ use crate::measure::text;
 use perigee_measure::pace::{Account, Achieved, AchievedSummary};
 use perigee_measure::received::{Interval, LatencySummary, Outcome, Variation};
 use perigee_measure::station::Sent;
-use perigee_measure::verdict::Verdict;
+use perigee_measure::verdict::{Spoils, Verdict};
 use serde::Serialize;
 
 /// Everything that `--json` prints.
@@ -131,11 +131,17 @@ impl Report {
         let counters = &received.counters;
         let lost = received.lost as f64 * 100.0 / received.sent.max(1) as f64;
         let mut to = format!(
-            "\nreceived on {}: {} frames of {}, {} lost ({lost:.4} %)",
+            "\nreceived on {}: {} frames of {}, {} {} ({lost:.4} %)",
             self.to.as_deref().unwrap_or_default(),
             counters.unique,
             received.sent,
-            received.lost
+            received.lost,
+            // What may be the tester's doing is not called loss.
+            if received.lost > 0 && self.verdict.spoils(Spoils::Loss) {
+                "missing, not the device's loss for certain"
+            } else {
+                "lost"
+            }
         );
         for (what, n) in [
             ("duplicates", counters.duplicates),

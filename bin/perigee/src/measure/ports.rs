@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! DPDK devices as the tester's ends of cables.
 
+use super::links::LinkWatch;
 use crate::task::MachineArgs;
 use anyhow::{Context as _, Result, ensure};
 use perigee_dpdk::{Device, DpdkPort, Eal, EalConfig, MBUF, MbufPool, PoolConfig, PortConfig, socket_frames};
@@ -9,7 +10,7 @@ use perigee_measure::station::End;
 use perigee_net::MacAddr;
 use perigee_packet::{Link, Pool, Port, PortStats};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Descriptors of each queue: room for pauses of the tester.
@@ -28,6 +29,9 @@ const SOFTWARE: [&str; 9] = [
 ];
 /// Packet buffers for sending: what the queue holds, and what is being written.
 const SENDING: u32 = 4095;
+/// Packet buffers that the rings of an AF_XDP socket hold: to be filled and received, and sent and completed (net_af_xdp, per queue).
+/// They are not given back when the socket is closed; the memory that they are in goes with the process.
+const XDP_RINGS: u32 = 4096 + 2048;
 /// How long a link may take to come up.
 const LINK: Duration = Duration::from_secs(10);
 
@@ -75,6 +79,9 @@ impl Longest {
 /// A port of the tester. Dropped last, after its end.
 pub struct TesterPort {
     pub name: String,
+    device: Device,
+    /// `None` where there is no Linux interface.
+    watch: Option<Mutex<LinkWatch>>,
     port: DpdkPort,
     sending: Arc<MbufPool>,
     receiving: Arc<MbufPool>,
@@ -97,11 +104,15 @@ impl TesterPort {
             MbufPool::new(eal, config.for_mtu(mtu.max(frame.saturating_sub(18))))
         };
         let (sending, receiving) = (pool(SENDING)?, pool(u32::from(DESCRIPTORS) * 2 + 1023)?);
+        let watch = match &device {
+            Device::Interface(interface) | Device::Xdp(interface) => LinkWatch::open(interface).map(Mutex::new),
+            Device::Dpdk(_) => None,
+        };
         let config = PortConfig {
             receive_descriptors: DESCRIPTORS,
             mtu: Some(mtu.max(most)),
             promiscuous: true,
-            ..PortConfig::new(device)
+            ..PortConfig::new(device.clone())
         };
         let port = DpdkPort::open(eal, &config, &receiving)?;
         let info = port.info();
@@ -110,7 +121,7 @@ impl TesterPort {
             "{name} has {} receive queues and cannot be opened with one: give it fewer",
             info.receive_queues
         );
-        Ok(TesterPort { name: name.to_owned(), port, sending, receiving })
+        Ok(TesterPort { name: name.to_owned(), device, watch, port, sending, receiving })
     }
 
     /// Its queues, as an end of a cable; once.
@@ -131,10 +142,28 @@ impl TesterPort {
         self.port.stats()
     }
 
-    /// Its link; of a Linux interface, Linux's view of it counts, too.
+    /// Its link; of a Linux interface, Linux's view of it counts, too. An interface that is gone is down.
     pub fn link(&self) -> Link {
         let link = self.port.link();
-        Link { up: link.up && Device::named(&self.name).is_running().unwrap_or(true), ..link }
+        Link { up: link.up && self.is_running(), ..link }
+    }
+
+    fn is_running(&self) -> bool {
+        self.device.is_running().unwrap_or(true)
+    }
+
+    /// How often its link went down since it was opened, however briefly, as far as Linux reports it.
+    pub fn downs(&self) -> u64 {
+        let watch = self.watch.as_ref().map(|watch| watch.lock().unwrap_or_else(PoisonError::into_inner));
+        watch.map_or(0, |mut watch| watch.downs(|| self.is_running()))
+    }
+
+    /// Whether both ports are the ends of one cable inside this machine, so that no device is between them.
+    pub fn is_cable_to(&self, other: &TesterPort) -> bool {
+        let said = run(Place::Router.program("ip").args(["-o", "link", "show", "dev", self.device.name()])).output();
+        // "7: left@right: <BROADCAST,...": the peer of a veth interface of the same namespace.
+        let cable = format!(" {}@{}:", self.device.name(), other.device.name());
+        said.is_ok_and(|said| said.contains(&cable))
     }
 
     /// Frames that its receive queue has room for, with frames of up to `largest` bytes with FCS.
@@ -175,11 +204,12 @@ impl TesterPort {
         Ok(())
     }
 
-    /// Closes it; an error if packet buffers are missing then.
+    /// Closes it; an error if packet buffers are missing then that no ring of the kernel holds.
     pub fn close(self) -> Result<()> {
-        let TesterPort { name, port, sending, receiving } = self;
+        let TesterPort { name, device, port, sending, receiving, .. } = self;
         drop(port);
-        let missing = sending.in_use() + receiving.in_use();
+        let held = if matches!(device, Device::Xdp(_)) { XDP_RINGS } else { 0 };
+        let missing = [sending, receiving].iter().map(|pool| (pool.in_use() as u32).saturating_sub(held)).sum::<u32>();
         ensure!(
             missing == 0,
             "{missing} packet buffers of {name} are missing at the end: a device has kept them, or this is a bug in perigee"

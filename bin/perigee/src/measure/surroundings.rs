@@ -65,7 +65,13 @@ impl Surroundings for Ports {
 
     fn counted(&self, end: usize) -> Counted {
         let (stats, link) = (self.ports[end].stats(), self.ports[end].link());
-        Counted { missed: stats.rx_missed + stats.rx_no_buffer, errors: stats.rx_errors, up: link.up }
+        Counted {
+            missed: stats.rx_missed + stats.rx_no_buffer,
+            errors: stats.rx_errors,
+            refused: stats.tx_errors,
+            downs: self.ports[end].downs(),
+            up: link.up,
+        }
     }
 
     fn meanwhile(&self) -> Meanwhile {

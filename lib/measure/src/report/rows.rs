@@ -30,6 +30,9 @@ pub struct ThroughputRow {
     pub short_trials: usize,
     #[serde(default)]
     pub least_sent: Option<f64>,
+    /// The most that any trial, however short, forwarded as the first goal demands, in frames per second.
+    #[serde(default)]
+    pub forwarded_pps: Option<f64>,
     pub goals: Vec<GoalRow>,
 }
 
@@ -107,7 +110,20 @@ impl ThroughputRow {
         let (pps, loss) = goals.first().map_or((None, None), |goal| (goal.pps, goal.loss));
         let short: Vec<f64> = outcomes.iter().map(Outcome::unsent_ratio).filter(|ratio| *ratio > unsent).collect();
         let least_sent = short.iter().map(|ratio| 1.0 - ratio).reduce(f64::min);
-        Self { size, pps, loss, trials: outcomes.len(), maximum_pps, short_trials: short.len(), least_sent, goals }
+        let allowed = found.first().map_or(0.0, |found| found.goal.loss_ratio);
+        let passed = outcomes.iter().filter(|outcome| outcome.sent > 0 && outcome.loss_ratio() <= allowed);
+        let forwarded_pps = passed.map(Outcome::offered).reduce(f64::max);
+        Self {
+            forwarded_pps,
+            size,
+            pps,
+            loss,
+            trials: outcomes.len(),
+            maximum_pps,
+            short_trials: short.len(),
+            least_sent,
+            goals,
+        }
     }
 }
 

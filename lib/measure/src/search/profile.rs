@@ -49,6 +49,10 @@ pub struct Profile {
 pub struct Settle {
     /// Wait after learning frames.
     pub learning: f64,
+    /// How long the load rises to that of the trial, without a gap before it. Frames of the ramp do not count: a jump from nothing to
+    /// the full rate would fake loss where flows are still to be learned.
+    #[serde(default)]
+    pub ramp: f64,
     /// Wait after the last frame, for frames still in transit.
     pub drain: f64,
     /// Wait before the next trial.
@@ -187,7 +191,7 @@ impl Profile {
 
     /// The time before and after each trial, in seconds.
     pub fn around(&self) -> f64 {
-        self.settle.learning + self.settle.drain + self.settle.pause
+        self.settle.learning + self.settle.ramp + self.settle.drain + self.settle.pause
     }
 
     /// The search for throughput, up to a maximum in frames per second.

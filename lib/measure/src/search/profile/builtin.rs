@@ -17,7 +17,7 @@ impl Profile {
             name: "rfc2544".into(),
             sizes: SIZES.to_vec(),
             sizes_ipv6: SIZES_IPV6.to_vec(),
-            settle: Settle { learning: 2.0, drain: 2.0, pause: 5.0 },
+            settle: Settle { learning: 2.0, ramp: 1.0, drain: 2.0, pause: 5.0 },
             trust: Trust::default(),
             throughput: ThroughputPlan {
                 search: Algorithm::Mlr,
@@ -62,7 +62,7 @@ impl Profile {
             name: "quick".into(),
             sizes: vec![64, 1518],
             sizes_ipv6: vec![84, 1518],
-            settle: Settle { learning: 0.1, drain: 0.2, pause: 0.2 },
+            settle: Settle { learning: 0.1, ramp: 0.05, drain: 0.2, pause: 0.2 },
             // Pauses of 10 ms in a second are common there; the goals' width is as large.
             trust: Trust { unsent: 0.01, ..Trust::default() },
             throughput: ThroughputPlan {

@@ -26,8 +26,8 @@ impl Profile {
                 })?;
             }
         }
-        let Settle { learning, drain, pause } = self.settle;
-        for (key, seconds) in [("learning", learning), ("drain", drain), ("pause", pause)] {
+        let Settle { learning, ramp, drain, pause } = self.settle;
+        for (key, seconds) in [("learning", learning), ("ramp", ramp), ("drain", drain), ("pause", pause)] {
             expect((0.0..=LONGEST).contains(&seconds), &format!("settle.{key}"), seconds, || "0 s to a day".into())?;
         }
         count("trust.attempts", self.trust.attempts)?;
