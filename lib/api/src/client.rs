@@ -3,6 +3,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -36,6 +37,10 @@ pub enum ClientError {
     #[error("the router's answer is not understood: {0}; is it of another version than this command?")]
     Strange(String),
 }
+
+/// How long a full queue of the listener is waited for, and between two tries.
+const QUEUE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A router's API.
 #[derive(Debug)]
@@ -149,8 +154,17 @@ impl ApiClient {
         Err(refusal(status, &body))
     }
 
+    /// A connection. While the listener's queue is full, a unix socket refuses at once: that is waited for.
     async fn socket(&self) -> Result<UnixStream, ClientError> {
-        UnixStream::connect(&self.path).await.map_err(|error| unreachable(&self.path, &error))
+        let began = Instant::now();
+        loop {
+            match UnixStream::connect(&self.path).await {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && began.elapsed() < QUEUE => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                outcome => return outcome.map_err(|error| unreachable(&self.path, &error)),
+            }
+        }
     }
 }
 

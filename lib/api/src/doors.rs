@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: MIT
 //! The listeners' limits: how many connections, of whom, how large and how slow. What is beyond them is refused or closed, never kept.
 //!
-//! A connection that is refused is counted and closed at once: whoever connects too often is told so by that, and costs one accept. When
-//! the process has no file descriptors left, that is said, and listeners wait until some are free.
+//! When all places are taken, a connection that says nothing or takes nothing gives way to the next one (`guests.rs`); where there is none,
+//! the next one is closed at once. When the process has no file descriptors left, that is said, and listeners wait until some are free.
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+
+use crate::guests::{Entry, Guests, Noted, Place, Side, Watched};
 
 /// What a listener takes.
 #[derive(Debug, Clone, Copy)]
@@ -71,37 +75,6 @@ impl Door for TcpListener {
     }
 }
 
-/// The open connections of a listener, by address.
-#[derive(Debug, Default)]
-struct Guests(Mutex<HashMap<Option<IpAddr>, usize>>);
-
-/// A place among them; given back when it is dropped.
-struct Place(Arc<Guests>, Option<IpAddr>);
-
-impl Guests {
-    fn enter(self: &Arc<Self>, who: Option<IpAddr>, limits: &Limits) -> Option<Place> {
-        let mut guests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = guests.values().sum();
-        let here = guests.entry(who).or_insert(0);
-        if all >= limits.connections || *here >= limits.of_address {
-            guests.retain(|_, count| *count > 0);
-            return None;
-        }
-        *here += 1;
-        Some(Place(self.clone(), who))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut guests = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = guests.get_mut(&self.1) {
-            *count -= 1;
-        }
-        guests.retain(|_, count| *count > 0);
-    }
-}
-
 /// Says something, but not again for [`QUIET`].
 #[derive(Default)]
 struct Said(Option<Instant>);
@@ -133,15 +106,28 @@ pub(crate) async fn keep<D: Door>(
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
-            Ok((stream, who)) => match guests.enter(who, &limits) {
-                Some(place) => {
-                    connections.spawn(serve(stream, place, app.clone(), limits, stopped.clone()));
-                }
-                None => full.say(|| {
-                    let who = who.map_or_else(String::new, |who| format!(" from {who}"));
-                    format!("{name}: a connection{who} was refused, as there are too many")
-                }),
-            },
+            Ok((stream, who)) => {
+                let from = || who.map_or_else(String::new, |who| format!(" from {who}"));
+                let place = match guests.enter(who, &limits) {
+                    Entry::Free(place) => place,
+                    Entry::Instead(place) => {
+                        full.say(|| {
+                            format!(
+                                "{name}: a connection{} took the place of an idle one, as there are too many",
+                                from()
+                            )
+                        });
+                        place
+                    }
+                    Entry::Refused => {
+                        full.say(|| format!("{name}: a connection{} was refused, as there are too many", from()));
+                        continue;
+                    }
+                };
+                connections.spawn(serve(stream, place, app.clone(), limits, stopped.clone()));
+                // Its request may be there already: it is read before the next connection comes.
+                tokio::task::yield_now().await;
+            }
             Err(error) => {
                 failed.say(|| format!("{name}: no connection can be accepted: {}", reason(&error)));
                 tokio::time::sleep(PAUSE).await;
@@ -166,14 +152,22 @@ fn reason(error: &io::Error) -> String {
 /// Serves a connection: requests one after the other, none of them larger or slower than the limits.
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    _place: Place,
+    place: Place,
     app: Router,
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD).max_headers(FIELDS);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let guest = place.guest.clone();
+    let app = TowerToHyperService::new(app);
+    let noted = service_fn(|request: Request<Incoming>| {
+        let answer = app.call(request.map(|body| Noted::new(body, Side::Request, &guest)));
+        let guest = guest.clone();
+        async move { answer.await.map(|answer| answer.map(|body| Noted::new(body, Side::Answer, &guest))) }
+    });
+    let watched = Watched { stream, guest: guest.clone() };
+    let connection = http.serve_connection(TokioIo::new(watched), noted);
     let mut connection = std::pin::pin!(connection);
     let life = async {
         match limits.life {
@@ -184,9 +178,14 @@ async fn serve(
     // How a connection ends is its peer's business.
     tokio::select! {
         _ = connection.as_mut() => return,
+        () = guest.has_to_leave() => return,
         () = life => {}
         _ = stopped.wait_for(|stop| *stop) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(limits.head, connection).await;
+    let end = tokio::time::timeout(limits.head, connection);
+    tokio::select! {
+        _ = end => {}
+        () = guest.has_to_leave() => {}
+    }
 }

@@ -23,6 +23,7 @@ mod declare;
 mod document;
 mod doors;
 mod endpoints;
+mod guests;
 pub mod metrics;
 pub mod pcapng;
 pub mod queries;

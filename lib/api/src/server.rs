@@ -19,6 +19,8 @@ use tokio::sync::watch;
 use crate::{Backend, doors, endpoints};
 use perigee_helper::{confine, privileges};
 
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// How long pending requests may still take once the router stops.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -132,7 +134,7 @@ fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
         // Linux gives the new file the mode of the socket, so there is no moment with another one.
         fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        listen(&socket, 64)?;
+        listen(&socket, BACKLOG)?;
         Ok(socket.into())
     };
     bound().map_err(|error| refused(path, &error))
