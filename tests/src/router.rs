@@ -46,11 +46,17 @@ impl Router {
     /// It does not.
     #[track_caller]
     pub fn start(file: &Path) -> Router {
+        Self::start_with(file, &[])
+    }
+
+    /// [`Self::start`] with more arguments.
+    #[track_caller]
+    pub fn start_with(file: &Path, arguments: &[&str]) -> Router {
         let launch = Launch {
             program: perigee(),
             place: Place::Router,
             configuration: file.to_owned(),
-            arguments: Vec::new(),
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
             socket: SOCKET.into(),
             log: None,
             patience: LONGEST_WAIT,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! `perigee run`: a router in the foreground, until a signal.
 
+mod carried;
 mod front;
 mod signals;
 
@@ -28,6 +29,9 @@ pub struct RunArgs {
     /// The lookup structure to use instead of the configuration's `fib`: NAME, or one for IPv4 and one for IPv6
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     fib: Vec<String>,
+    /// Start even if an interface carries addresses of this machine, its default route or connections: they are lost
+    #[arg(long)]
+    force: bool,
     /// Log more (-v) or everything (-vv); the environment variable PERIGEE_LOG selects it in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
@@ -82,6 +86,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     // Else a socket in the file's folder would have another path when the file is read again, and so be another one.
     let file = std::path::absolute(&args.file)?;
     let config = check::load(&file, &machine)?;
+    carried::look(&config, args.force)?;
     perigee_helper::privileges::plan(config.router.user.as_deref())?;
     // Before the first thread starts, so that no signal is missed.
     let start = Arc::new(Start::default());

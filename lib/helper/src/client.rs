@@ -27,7 +27,7 @@ const MOST_NEIGHBORS: usize = 500;
 /// Why the helper did not carry out a request: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct HelperError(String);
+pub struct HelperError(pub(crate) String);
 
 /// A running helper, and its standby. When dropped, the helper restores what it changed and ends; this waits for it.
 #[derive(Debug)]

@@ -14,6 +14,7 @@
 //! | `state.rs` | what the helper knows, and its standby as well |
 //! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
+//! | `carried.rs` | what an interface carries that is lost once a port takes its packets |
 //! | `files.rs` | the files of a configuration, opened for the router |
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
@@ -25,6 +26,7 @@
 
 #![forbid(unsafe_code)]
 
+mod carried;
 mod claims;
 mod client;
 pub mod confine;
@@ -41,6 +43,7 @@ mod state;
 pub mod terminal;
 pub mod twin;
 
+pub use carried::carried;
 pub use claims::{Claim, Claims, Holder, Taken};
 pub use client::{Helper, HelperError, HelperHealth};
 pub use files::Named;

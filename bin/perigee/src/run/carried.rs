@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//! Interfaces that carry the machine's own traffic: a port would cut it off, the operator's own session with it.
+
+use anyhow::{Result, bail};
+use perigee_config::{Config, Device};
+use std::net::IpAddr;
+
+/// Refuses ports on interfaces that carry something, unless that is what is wanted.
+///
+/// # Errors
+/// The sentence that says what would be lost.
+pub(super) fn look(config: &Config, force: bool) -> Result<()> {
+    let session = session();
+    let mut lost = Vec::new();
+    for port in &config.ports {
+        let Device::Linux { interface, .. } = &port.device else { continue };
+        // One that is not there is refused where it is opened.
+        let carried = perigee_helper::carried(interface, session).unwrap_or_default();
+        if !carried.is_empty() {
+            lost.push(format!("the interface {interface} under port {} carries {}", port.name, list(&carried)));
+        }
+    }
+    let lost = lost.join("; ");
+    match force {
+        _ if lost.is_empty() => {}
+        true => tracing::warn!("{lost}: that is cut off while the router runs, as --force says"),
+        false => bail!(
+            "{lost}: that would be cut off while the router runs; take it off the interface, choose another one, or start \
+             with --force"
+        ),
+    }
+    Ok(())
+}
+
+/// Where the operator's session comes from, if SSH says it.
+fn session() -> Option<IpAddr> {
+    from(&std::env::var("SSH_CONNECTION").ok()?)
+}
+
+/// The client's address in SSH_CONNECTION: `client port server port`.
+fn from(connection: &str) -> Option<IpAddr> {
+    let client = connection.split_whitespace().next()?;
+    // With the link of a link-local address.
+    client.split('%').next()?.parse().ok().map(|client: IpAddr| client.to_canonical())
+}
+
+fn list(all: &[String]) -> String {
+    match all {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        all => all.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_carried_is_listed_and_the_session_known() {
+        let of = |words: &[&str]| list(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(
+            [of(&[]), of(&["a"]), of(&["a", "b"]), of(&["a", "b", "c"])],
+            ["", "a", "a and b", "a, b and c"].map(str::to_owned)
+        );
+        assert_eq!(from("::ffff:10.0.1.2 50000 10.0.1.1 22"), Some("10.0.1.2".parse().unwrap()));
+        assert_eq!(from("fe80::1%eth0 50000 fe80::2 22"), Some("fe80::1".parse().unwrap()));
+        assert_eq!((from(""), from("x 1 y 2")), (None, None));
+    }
+}
