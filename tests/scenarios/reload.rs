@@ -13,6 +13,9 @@ perigee_tests::scenarios![
     a_configuration_with_mistakes_is_refused_with_all_of_them,
     what_needs_a_restart_is_refused_in_one_sentence,
     addresses_routes_filters_and_neighbors_follow_the_configuration,
+    an_address_that_somebody_removed_is_said_and_comes_back,
+    a_vlan_by_reload_gets_its_interface_in_linux,
+    two_interfaces_in_one_network_are_refused_or_as_linux_has_them,
 ];
 
 /// The default fast path.
@@ -149,5 +152,91 @@ fn addresses_routes_filters_and_neighbors_follow_the_configuration(world: &World
     router.signal(Signal::HUP);
     router.says("not reloaded:");
     client.ping(5, "10.0.2.2");
+    router.stop();
+}
+
+/// It stayed away, and reload, audit and `show config` said that all was well.
+fn an_address_that_somebody_removed_is_said_and_comes_back(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    let lost = "wan has lost the address 10.0.1.1/24, which the configuration gives it";
+    for repair in ["reload", "audit --repair"] {
+        world.ip("addr del 10.0.1.1/24 dev wan");
+        router.says(lost);
+        client.ping_fails("10.0.1.1");
+        router.ask("audit").refused("wan lacks the address 10.0.1.1/24 of the configuration in Linux");
+        router.ask(repair);
+        wait_until("the address to come back", || twin_addresses(world).contains("10.0.1.1/24"));
+        client.reaches("10.0.1.1");
+        client.reaches("10.0.2.2");
+        router.says(&format!("this is over: {lost}"));
+        router.ask("audit").good();
+    }
+    // Below 1280 bytes Linux takes a link's IPv6 away.
+    world.ip("link set wan mtu 1200");
+    router.says("wan has lost the address 2001:db8:1::1/64");
+    world.ip("link set wan mtu 1500");
+    router.ask("reload").good();
+    wait_until("the address to come back", || twin_addresses(world).contains("2001:db8:1::1/64"));
+    client.reaches("2001:db8:1::1");
+    router.stop();
+}
+
+/// It was the router's alone, in silence.
+fn a_vlan_by_reload_gets_its_interface_in_linux(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    if !world.lab().ip("link add link r-client name try type vlan id 7").is_ok_and(|_| true) {
+        return world.unable("the kernel has no VLAN interfaces");
+    }
+    world.ip("link del try");
+    client.run("ip link add link eth0 name eth0.100 type vlan id 100").good();
+    client.run("ip addr add 10.0.100.2/24 dev eth0.100").good();
+    client.run("ip link set eth0.100 up").good();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    world.configuration("", &format!("{PORTS}\n[port.wan.vlan.100]\naddresses = [\"10.0.100.1/24\"]\n"));
+    router.ask("reload").good();
+    router.says("Linux has the VLAN interface wan.100");
+    assert!(world.ip("-o addr show dev wan.100").contains("10.0.100.1/24"));
+    client.reaches("10.0.100.1");
+    router.audited();
+    // Deleted by somebody, it comes back; out of the configuration, it goes.
+    world.ip("link del wan.100");
+    wait_until("the reload to make it again", || {
+        router.ask("reload").good();
+        world.ip("-br link").contains("wan.100")
+    });
+    world.configuration("", PORTS);
+    wait_until("the reload to see it", || {
+        router.ask("reload").good();
+        !world.ip("-br link").contains("wan.100")
+    });
+    wait_until("the interface to go", || !router.ask("show ports").text.contains("10.0.100.1"));
+    client.reaches("10.0.2.2");
+    router.stop();
+}
+
+/// The first one went dead, in silence.
+fn two_interfaces_in_one_network_are_refused_or_as_linux_has_them(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let both = PORTS.replace("\"10.0.2.1/24\"", "\"10.0.1.9/24\"");
+    assert_ne!(both, PORTS);
+    let words = "found 10.0.1.9/24, whose network `wan` is on already";
+    world.refused("", &both).refused("has mistakes");
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    world.configuration("", &both);
+    router.ask("reload").refused(words);
+    world.configuration("", PORTS);
+    // At run time, Linux sends by the first.
+    world.ip("addr add 10.0.1.8/24 dev lan");
+    wait_until("the second route", || router.ask("show routes").text.contains("10.0.1.8/32"));
+    assert!(world.ip("route get 10.0.1.2").contains("dev wan"));
+    client.ping(5, "10.0.2.2");
+    let routes = router.ask("show routes").text;
+    let network = routes.lines().find(|line| line.contains("10.0.1.0/24")).expect("the network");
+    assert!(network.split_whitespace().any(|word| word == "wan"), "{routes}");
+    router.audited();
     router.stop();
 }

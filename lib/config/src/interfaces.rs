@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use perigee_net::{InterfaceAddress, MulticastLimits, Policy, ReversePath, is_link_local};
+use perigee_net::{InterfaceAddress, MulticastLimits, Policy, Prefix, ReversePath, is_link_local};
 
 use super::given::{At, Parsed, unfit};
 use super::kind::{Kind, at, boolean, choice, integer, list, optional, text};
@@ -124,9 +124,12 @@ pub(crate) fn read_vlan(
     Some(Interface { name, port: port.port, vlan: Some(vlan?), mtu, addresses, policy, multicast })
 }
 
-/// The addresses that interfaces have so far.
+/// The addresses and networks that interfaces have so far.
 #[derive(Default)]
-pub(crate) struct Addresses(Once);
+pub(crate) struct Addresses {
+    addresses: Once,
+    networks: Once,
+}
 
 impl Addresses {
     /// The addresses of the interface `owner`, each checked against the others and against its MTU.
@@ -135,8 +138,14 @@ impl Addresses {
             let address = value.address;
             // Each link has link-local addresses of its own (RFC 4007 5): fe80::1 may be on all of them.
             let claimed = if is_link_local(address) { format!("{address}%{owner}") } else { address.to_string() };
-            if let Some(first) = self.0.claim(claimed, owner) {
+            if let Some(first) = self.addresses.claim(claimed, owner) {
                 let message = format!("found {address}, which `{first}` has already, expected it on one interface");
+                s.mistakes().add(span, message);
+            } else if let Some(first) = self.network_elsewhere(*value, owner) {
+                let message = format!(
+                    "found {value}, whose network `{first}` is on already, expected each network on one interface: stations on the \
+                     other one would not be reached"
+                );
                 s.mistakes().add(span, message);
             }
             if address.is_ipv6() && mtu < IPV6_MTU {
@@ -147,6 +156,14 @@ impl Addresses {
             }
         }
         keys.addresses.into_iter().map(|at| at.value).collect()
+    }
+
+    /// Another interface that is on the same network; one within another is found by the longer prefix.
+    fn network_elsewhere(&mut self, own: InterfaceAddress, owner: &str) -> Option<String> {
+        let network = own.network();
+        let alone = is_link_local(own.address) || network == Prefix::host(own.address);
+        let first = (!alone).then(|| self.networks.claim(network.to_string(), owner)).flatten();
+        first.filter(|first| first != owner)
     }
 }
 

@@ -195,6 +195,23 @@ fn every_check_of_addresses_and_vlans() {
     }
 }
 
+/// The first of two interfaces in one network went dead, in silence.
+#[test]
+fn a_network_is_on_one_interface() {
+    let words = "found 10.0.0.9/24, whose network `wan` is on already, expected each network on one interface";
+    check(&format!("{PORT}[port.lan]\ndevice = \"net_null1\"\naddresses = [«\"10.0.0.9/24\"»]\n"), &[words]);
+    check(&format!("{PORT}[port.wan.vlan.7]\naddresses = [«\"10.0.0.9/24\"»]\n"), &[words]);
+    let good = |wan: &str, lan: &str| {
+        let text = format!(
+            "[port.wan]\ndevice = \"net_null0\"\naddresses = [{wan}]\n[port.lan]\ndevice = \"net_null1\"\naddresses = [{lan}]\n"
+        );
+        parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    };
+    // Several addresses of one network, one network within another, unnumbered links, and link-local addresses.
+    good("\"10.0.0.1/24\", \"10.0.0.2/24\"", "\"10.0.0.129/25\"");
+    good("\"10.0.0.1/32\", \"fe80::1/64\"", "\"10.0.0.2/32\", \"fe80::1/64\", \"2001:db8::1/128\"");
+}
+
 #[test]
 fn every_check_of_routes() {
     let cases = [

@@ -90,6 +90,9 @@ pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) ->
         if changeable.is_some_and(|changeable| !changeable.contains(&index)) {
             return Err("it is no twin of the router's".to_owned().into());
         }
+        if change.delete {
+            return Ok(netlink.link().del(index).execute().await?);
+        }
         for address in &change.remove {
             remove_address(&netlink, index, *address).await?;
         }

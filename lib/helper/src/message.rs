@@ -69,6 +69,9 @@ pub struct LinkChange {
     /// Addresses to add.
     #[serde(default)]
     pub add: Vec<InterfaceAddress>,
+    /// Whether it is to be deleted: a VLAN that the configuration does not name any more.
+    #[serde(default)]
+    pub delete: bool,
 }
 
 /// How to prepare a Linux interface for a port: up, with a silent kernel.

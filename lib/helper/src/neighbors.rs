@@ -91,11 +91,19 @@ fn absent_is_fine(result: Result<(), rtnetlink::Error>) -> Result<(), rtnetlink:
     }
 }
 
-/// A VLAN interface on a twin, with addresses; returns its number.
-pub(super) fn make_vlan(on: &str, vlan: u16, wanted: &TwinWanted) -> Result<u32, Failure> {
+/// A VLAN interface on a twin, if it is one of the changeable ones, with addresses; returns its number.
+pub(super) fn make_vlan(
+    on: &str,
+    vlan: u16,
+    wanted: &TwinWanted,
+    changeable: Option<&BTreeSet<u32>>,
+) -> Result<u32, Failure> {
     let name = &wanted.name;
     let setup = async |netlink: Handle| {
         let below = find(&netlink, on).await?.header.index;
+        if changeable.is_some_and(|changeable| !changeable.contains(&below)) {
+            return Err(format!("{on} is no twin of the router's").into());
+        }
         netlink.link().add(LinkVlan::new(name, below, vlan).build()).execute().await?;
         let index = find(&netlink, name).await?.header.index;
         set_all(name, &TWIN_SETTINGS)?;

@@ -236,11 +236,10 @@ impl Server {
         match request {
             Request::RemoveAtEnd(_)
             | Request::Configuration(_)
-            | Request::MakeVlan { .. }
             | Request::OpenSocket { socket: SocketWanted::Listener(_), .. }
                 if self.state.started =>
             {
-                Err("files, VLANs and listeners are named before the start".to_owned().into())
+                Err("files and listeners are named before the start".to_owned().into())
             }
             Request::Configuration(path) => {
                 self.note(Change::Configuration(path));
@@ -310,9 +309,13 @@ impl Server {
             }
             Request::MakeVlan { on, vlan, wanted } => {
                 let namespace = wanted.namespace.clone();
-                self.name(namespace.as_ref(), &wanted.name)?;
+                if !self.state.may_name_vlan(namespace.as_ref(), &wanted.name, vlan) {
+                    self.name(namespace.as_ref(), &wanted.name)?;
+                }
                 let name = wanted.name.clone();
-                let link = inside(namespace.as_ref(), move || neighbors::make_vlan(&on, vlan, &wanted))?;
+                let changeable = self.state.changeable(namespace.as_ref());
+                let make = move || neighbors::make_vlan(&on, vlan, &wanted, changeable.as_ref());
+                let link = inside(namespace.as_ref(), make)?;
                 self.note(Change::Link(namespace, name, link));
                 done
             }

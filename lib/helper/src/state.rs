@@ -113,6 +113,12 @@ impl State {
         !self.started || self.names.contains(&(namespace.cloned(), name.to_owned()))
     }
 
+    /// Whether it is the name of a VLAN on one of the router's twins: the configuration may gain some.
+    pub fn may_name_vlan(&self, namespace: Option<&Namespace>, name: &str, vlan: u16) -> bool {
+        let twin = name.strip_suffix(&format!(".{vlan}"));
+        twin.is_some_and(|twin| self.links.contains_key(&(namespace.cloned(), twin.to_owned())))
+    }
+
     /// The numbers of twins and VLANs in a namespace, which are all that the router may change; `None`: it has not started yet.
     pub fn changeable(&self, namespace: Option<&Namespace>) -> Option<BTreeSet<u32>> {
         let of_namespace = self.links.iter().filter(|((place, _), _)| place.as_ref() == namespace);
@@ -152,6 +158,8 @@ mod tests {
         assert_eq!(format!("{state:?}"), format!("{copy:?}"));
         assert!(copy.may_name(None, "wan") && !copy.may_name(None, "lan") && copy.may_name(blue.as_ref(), "lan"));
         assert!(copy.may_enter(blue.as_ref().unwrap()) && !copy.may_enter(&Namespace::Name("red".into())));
+        assert!(copy.may_name_vlan(blue.as_ref(), "lan.100", 100) && !copy.may_name_vlan(blue.as_ref(), "lan.100", 10));
+        assert!(!copy.may_name_vlan(None, "lan.100", 100) && !copy.may_name_vlan(blue.as_ref(), "eth0.100", 100));
         assert_eq!(copy.changeable(blue.as_ref()), Some([7].into()), "the one before is gone");
         assert_eq!(copy.changeable(None), Some([].into()));
     }

@@ -12,9 +12,12 @@
 //! row show it, and each prefix is compared with the RIB as it is at that moment.
 
 use crate::follower::{Follower, RouteId};
-use crate::{Audited, Effect, FeedId, KnownNeighbor};
+use crate::{Audited, Effect, FeedId, HelperRequest, KnownNeighbor};
 use perigee_fib::{Interfaces, NextHopId, NextHopInfo, NextHopKind, Via};
-use perigee_net::{InterfaceId, MacAddr, Member, Prefix, Route, RouteSource, RouteTarget, is_link_local};
+use perigee_helper::LinkChange;
+use perigee_net::{
+    InterfaceAddress, InterfaceId, MacAddr, Member, Prefix, Route, RouteSource, RouteTarget, is_link_local,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
@@ -32,6 +35,8 @@ pub(crate) type Found = BTreeMap<RouteId, (Option<String>, Option<String>)>;
 /// A running audit.
 pub(crate) struct Audit {
     repair: bool,
+    /// Somebody has asked for the repair: what an operator has changed in Linux is not taken back otherwise.
+    asked: bool,
     began: u64,
     phase: Phase,
     report: AuditReport,
@@ -104,6 +109,13 @@ pub enum DifferenceKind {
         /// The name of its interface.
         dev: String,
     },
+    /// An interface lacks an address of the configuration in Linux.
+    NoAddress {
+        /// The address.
+        address: InterfaceAddress,
+        /// The name of the interface.
+        dev: String,
+    },
     /// Workers find a neighbor that the neighbor table does not have, or another MAC address, or none.
     AnotherNeighbor {
         /// The neighbor.
@@ -122,6 +134,9 @@ impl std::fmt::Display for DifferenceKind {
             DifferenceKind::AnotherNextHop => f.write_str("workers find another next hop"),
             DifferenceKind::AnotherMac { gateway, dev } => {
                 write!(f, "the next hop {gateway} on {dev} has another MAC than the neighbor")
+            }
+            DifferenceKind::NoAddress { address, dev } => {
+                write!(f, "{dev} lacks the address {address} of the configuration in Linux")
             }
             DifferenceKind::AnotherNeighbor { address, dev } => {
                 write!(f, "workers do not find the neighbor {address} on {dev} as it is")
@@ -142,11 +157,21 @@ impl AuditReport {
 impl Follower {
     /// Begins an audit, or joins the running one: [`Effect::AuditEnded`] ends both.
     pub fn begin_audit(&mut self, now: u64, repair: bool) {
+        self.begin(now, repair, repair);
+    }
+
+    fn begin(&mut self, now: u64, repair: bool, asked: bool) {
         let followed = self.feeds.iter().any(|feed| feed.routes);
         let phase = if followed { Phase::Linux { before: None } } else { Phase::Lookup { after: None } };
-        let audit =
-            self.audit.get_or_insert_with(|| Audit { repair, began: now, phase, report: AuditReport::default() });
+        let audit = self.audit.get_or_insert_with(|| Audit {
+            repair,
+            asked,
+            began: now,
+            phase,
+            report: AuditReport::default(),
+        });
         audit.repair |= repair;
+        audit.asked |= asked;
         self.counters.audits += 1;
         if followed {
             self.dump_for_audit();
@@ -158,7 +183,7 @@ impl Follower {
         let Some(every) = self.setup.linux.audit else { return };
         if self.audit.is_none() && self.next_audit.is_none_or(|due| now >= due) {
             if self.next_audit.is_some() {
-                self.begin_audit(now, true);
+                self.begin(now, true, false);
             }
             self.next_audit = Some(now + every.as_nanos() as u64);
         }
@@ -234,7 +259,8 @@ impl Follower {
     }
 
     fn end_audit(&mut self, now: u64, table: &dyn Audited) {
-        let Some(Audit { repair, began, mut report, .. }) = self.audit.take() else { return };
+        let Some(Audit { repair, asked, began, mut report, .. }) = self.audit.take() else { return };
+        self.audit_addresses(asked, &mut report, table.interfaces());
         report.rules.clone_from(&self.meaning.said);
         report.duration = now.saturating_sub(began);
         report.rib_routes = RouteSource::ALL.into_iter().map(|source| table.rib().count(source)).sum();
@@ -244,6 +270,23 @@ impl Follower {
             tracing::warn!("the audit has found {} differences, {what}", report.total);
         }
         self.effect(Effect::AuditEnded(Some(report)));
+    }
+
+    /// Compares the configuration's addresses with those in Linux, and puts them back if that was asked for.
+    fn audit_addresses(&mut self, repair: bool, report: &mut AuditReport, interfaces: &Interfaces) {
+        for (link, id, missing) in self.missing_addresses() {
+            let dev = name_of(interfaces, id);
+            for address in &missing {
+                let kind = DifferenceKind::NoAddress { address: *address, dev: dev.clone() };
+                let (linux, rib) = (Some("no such address".to_owned()), Some("configured".to_owned()));
+                report.add(Difference { prefix: None, kind, metric: None, linux, rib, lookup: None });
+            }
+            if repair && self.setup.helper {
+                report.repaired += missing.len() as u64;
+                let change = LinkChange { add: missing, ..self.change_of(link) };
+                self.ask_helper(HelperRequest::Link(change));
+            }
+        }
     }
 
     /// Ends an audit that waits for Linux, which is not followed any more.

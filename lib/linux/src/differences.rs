@@ -6,7 +6,7 @@ use crate::follower::{Follower, Known};
 use crate::links::has_other_mac;
 use crate::{Port, Table};
 use perigee_config::UnknownRoutes;
-use perigee_net::{Interface, Prefix, ReversePath};
+use perigee_net::{Interface, InterfaceAddress, Prefix, ReversePath};
 use perigee_netlink::message::{Master, NetworkSettings};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,6 +27,9 @@ impl Follower {
             say(self.other_reverse_path(known, interface));
             say(self.other_broadcasts(known, interface));
         }
+        for (index, _, missing) in self.missing_addresses() {
+            found.extend(missing.into_iter().map(|address| (index, self.missing_address(index, address))));
+        }
         found.extend(self.settings.forwarding_off.iter().map(|v6| (0, forwarding_off(*v6))));
         found.extend([false, true].into_iter().filter_map(|v6| Some((0, self.does_not_forward(v6)?))));
         for (index, known) in &self.links {
@@ -39,6 +42,14 @@ impl Follower {
         for (_, sentence) in before.difference(&self.differences) {
             tracing::info!("this is over: {sentence}");
         }
+    }
+
+    fn missing_address(&self, link: u32, address: InterfaceAddress) -> String {
+        let name = self.links.get(&link).map_or("a twin", |known| known.link.name.as_str());
+        format!(
+            "{name} has lost the address {address}, which the configuration gives it: `perigee reload` or `perigee audit --repair` puts \
+             it back"
+        )
     }
 
     fn other_mac(&self, known: &Known, port: &Port) -> Option<String> {

@@ -203,9 +203,10 @@ impl Follower {
         configured: usize,
         neighbors: Vec<Neighbor>,
     ) {
-        for (port, addresses) in self.setup.ports.iter_mut().zip(addresses) {
-            port.addresses = addresses;
+        for (port, addresses) in self.setup.ports.iter_mut().zip(&addresses) {
+            port.addresses.clone_from(addresses);
         }
+        (self.setup.addresses, self.stale) = (addresses, true);
         (self.setup.configured, self.setup.neighbors) = (configured, neighbors);
         if self.setup.linux != linux {
             let ruled = std::mem::take(&mut self.policy.ruled);

@@ -108,6 +108,25 @@ impl Follower {
         self.links.values().find(|known| on_twin(known)).map(|known| (known.link.index, known.link.name.clone()))
     }
 
+    /// The addresses that the twin of a port, or of a VLAN on it, has in Linux; `None`: nothing is known of it.
+    pub fn addresses_at(&self, port: usize, vlan: Option<u16>) -> Option<Vec<InterfaceAddress>> {
+        let (link, _) = self.link_at(port, vlan)?;
+        Some(self.links.get(&link)?.addresses.iter().map(|address| address.with_prefix).collect())
+    }
+
+    /// The configuration's addresses that Linux's links lack: of each such link its number, its interface and the addresses.
+    pub(crate) fn missing_addresses(&self) -> Vec<(u32, InterfaceId, Vec<InterfaceAddress>)> {
+        let missing = |(link, id): (&u32, &InterfaceId)| {
+            let has = &self.links.get(link)?.addresses;
+            let lacks = |address: &&InterfaceAddress| !has.iter().any(|own| own.with_prefix == **address);
+            let missing: Vec<_> = self.setup.addresses.get(id.index())?.iter().filter(lacks).copied().collect();
+            (!missing.is_empty()).then_some((*link, *id, missing))
+        };
+        let mut all: Vec<_> = self.by_link.iter().filter_map(missing).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// A link is in another namespace now. A twin cannot be followed there.
     pub(crate) fn link_is_moved(&mut self, now: u64, index: u32) {
         if let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port) && !self.namespace_gone) {

@@ -159,6 +159,8 @@ pub struct Setup {
     pub ports: Vec<Port>,
     /// How many interfaces the configuration has, which come first.
     pub configured: usize,
+    /// The configuration's addresses of each of them.
+    pub addresses: Vec<Vec<InterfaceAddress>>,
     /// The configuration's neighbors.
     pub neighbors: Vec<Neighbor>,
     /// Whether there is a helper to ask.

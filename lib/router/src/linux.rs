@@ -122,6 +122,7 @@ impl LinuxSide {
             namespace: namespace.clone(),
             ports: ports.iter().zip(&config.interfaces).map(port).collect(),
             configured: config.interfaces.len(),
+            addresses: config.interfaces.iter().map(|interface| interface.addresses.clone()).collect(),
             neighbors: config.neighbors.clone(),
             helper: thread.is_some() && follows,
             feeds: feeds.iter().map(|feed| feed.id).collect(),
@@ -196,6 +197,20 @@ impl LinuxSide {
     /// Has a link changed for a reload, which is answered; returns whether there is somebody to do it.
     pub fn change_link(&mut self, wanted: ReloadChange) -> bool {
         self.thread.as_ref().map(|thread| thread.change(wanted)).is_some()
+    }
+
+    /// Has Linux's interface of a VLAN made on the twin of this name, if there is somebody to do it.
+    pub fn make_vlan(&self, twin: String, vlan: u16, wanted: TwinWanted) {
+        if let Some(thread) = &self.thread {
+            thread.make_vlan(twin, vlan, wanted);
+        }
+    }
+
+    /// Has one deleted.
+    pub fn delete_vlan(&self, change: LinkChange) {
+        if let Some(thread) = &self.thread {
+            thread.delete_vlan(change);
+        }
     }
 
     /// The next answer of the helper; a twin that was made is handed to the ports.

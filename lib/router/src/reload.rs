@@ -16,8 +16,8 @@ use perigee_api::queries::Reload;
 use perigee_api::{ApiError, Reply};
 use perigee_config::{self as config, Config};
 use perigee_fib::Interfaces;
-use perigee_helper::{HelperError, LinkChange};
-use perigee_linux::Input as FromLinux;
+use perigee_helper::{HelperError, LinkChange, TwinWanted};
+use perigee_linux::{Input as FromLinux, missing_link_local};
 use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
 
@@ -142,7 +142,8 @@ impl SlowThread {
         let before = std::mem::replace(&mut self.parts.settings.config, config);
         self.linux.configure(&self.parts.settings.config);
         self.follow_neighbors(&before);
-        Ok((generation, Vec::new(), 0))
+        let links = self.follow_addresses(&before, generation);
+        Ok((generation, Vec::new(), links))
     }
 
     /// For other interfaces or lookup structures: new tables are built beside the old ones, then replace them.
@@ -192,11 +193,14 @@ impl SlowThread {
         self.follow_gateways();
     }
 
-    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs, by the helper's thread: this one never
-    /// waits. Returns how many answers come.
+    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs, whatever somebody has changed meanwhile. The
+    /// helper's thread does it: this one never waits. Returns how many answers come.
     fn follow_addresses(&mut self, before: &Config, generation: u64) -> usize {
+        self.make_new_vlans();
+        self.delete_old_vlans(before);
+        let has = |port, vlan| self.linux.follower.addresses_at(port, vlan);
         let mut asked = 0;
-        for (place, mut change) in link_changes(before, &self.parts.settings.config) {
+        for (place, mut change) in link_changes(before, &self.parts.settings.config, &has) {
             // By its number: it may have been renamed.
             if let Some((index, name)) = self.linux.follower.link_at(place.0, place.1) {
                 (change.index, change.name) = (Some(index), name);
@@ -240,12 +244,57 @@ impl SlowThread {
     }
 }
 
-/// What changes for Linux where interfaces of ports with twins have other addresses or another MTU than `before`: the port's index and
-/// the VLAN.
-fn link_changes(before: &Config, now: &Config) -> Vec<((usize, Option<u16>), LinkChange)> {
+impl SlowThread {
+    /// Makes Linux's interfaces of the configuration's VLANs that have none. A kernel without VLAN devices gets none.
+    fn make_new_vlans(&mut self) {
+        let config = &self.parts.settings.config;
+        for interface in &config.interfaces {
+            let Some(vlan) = interface.vlan else { continue };
+            let (at, follower) = (usize::from(interface.port), &self.linux.follower);
+            let (None, Some((_, twin))) = (follower.link_at(at, Some(vlan)), follower.link_at(at, None)) else {
+                continue;
+            };
+            let Some(mac) = self.parts.ports.get(at).map(|port| port.info.mac) else { continue };
+            let link_local = missing_link_local(&interface.addresses, mac, interface.mtu);
+            let wanted = TwinWanted {
+                name: interface.name.clone(),
+                mac,
+                mtu: interface.mtu,
+                namespace: config.router.namespace.clone(),
+                addresses: interface.addresses.iter().copied().chain(link_local).collect(),
+                up: true,
+            };
+            self.linux.make_vlan(twin, vlan, wanted);
+        }
+    }
+
+    /// Deletes Linux's interfaces of VLANs that the configuration names no more; those that somebody else has made stay.
+    fn delete_old_vlans(&mut self, before: &Config) {
+        let now = &self.parts.settings.config;
+        let stays = |old: &config::Interface| now.interfaces.iter().any(|i| (i.port, i.vlan) == (old.port, old.vlan));
+        for old in before.interfaces.iter().filter(|old| old.vlan.is_some() && !stays(old)) {
+            let link = self.linux.follower.link_at(usize::from(old.port), old.vlan);
+            let Some((index, name)) = link.filter(|(_, name)| *name == old.name) else { continue };
+            let namespace = now.router.namespace.clone();
+            self.linux.delete_vlan(LinkChange { name, index: Some(index), namespace, delete: true, ..LinkChange::default() });
+        }
+    }
+}
+
+/// Where an interface is: the port's index and the VLAN.
+type Place = (usize, Option<u16>);
+
+/// What changes for Linux where interfaces of ports with twins have another MTU than `before`, or lack addresses there, or have some that
+/// were the configuration's. `has`: the addresses that Linux has at a place, where they are known.
+fn link_changes(
+    before: &Config,
+    now: &Config,
+    has: &dyn Fn(usize, Option<u16>) -> Option<Vec<InterfaceAddress>>,
+) -> Vec<(Place, LinkChange)> {
     let change = |interface: &config::Interface| {
         let place = |other: &&config::Interface| (other.port, other.vlan) == (interface.port, interface.vlan);
         let had = before.interfaces.iter().find(place)?;
+        let there = has(usize::from(interface.port), interface.vlan).unwrap_or_else(|| had.addresses.clone());
         let missing_from = |list: &[InterfaceAddress], other: &[InterfaceAddress]| -> Vec<InterfaceAddress> {
             list.iter().filter(|address| !other.contains(address)).copied().collect()
         };
@@ -254,7 +303,7 @@ fn link_changes(before: &Config, now: &Config) -> Vec<((usize, Option<u16>), Lin
             namespace: now.router.namespace.clone(),
             mtu: (had.mtu != interface.mtu).then_some(interface.mtu),
             remove: missing_from(&had.addresses, &interface.addresses),
-            add: missing_from(&interface.addresses, &had.addresses),
+            add: missing_from(&interface.addresses, &there),
             ..LinkChange::default()
         };
         let changes = change.mtu.is_some() || !change.remove.is_empty() || !change.add.is_empty();
@@ -277,11 +326,12 @@ mod tests {
 
     #[test]
     fn linux_hears_of_addresses_and_mtus_of_twins_and_vlans() {
+        let unknown = |_: usize, _: Option<u16>| None;
         let before = config(true, "addresses = [\"10.0.0.1/24\"]", "addresses = [\"10.1.0.1/24\", \"10.2.0.1/24\"]");
-        assert_eq!(link_changes(&before, &before), []);
+        assert_eq!(link_changes(&before, &before, &unknown), []);
         let now =
             config(true, "addresses = [\"10.0.0.1/24\"]", "addresses = [\"10.1.0.1/24\", \"10.3.0.1/24\"]\nmtu = 1400");
-        let changes = link_changes(&before, &now);
+        let changes = link_changes(&before, &now, &unknown);
         let [((0, Some(100)), change)] = &changes[..] else { panic!("{changes:?}") };
         assert_eq!((change.name.as_str(), change.mtu), ("wan.100", Some(1400)));
         assert_eq!(
@@ -289,6 +339,23 @@ mod tests {
             ("10.2.0.1/24".into(), "10.3.0.1/24".into())
         );
         let (had, has) = (config(false, "", ""), config(false, "addresses = [\"10.0.0.9/24\"]", ""));
-        assert_eq!(link_changes(&had, &has), [], "no twin, nothing in Linux");
+        assert_eq!(link_changes(&had, &has, &unknown), [], "no twin, nothing in Linux");
+    }
+
+    /// An address that somebody had removed stayed away, and a reload said that all was well.
+    #[test]
+    fn what_linux_has_lost_comes_back_though_the_file_is_the_same() {
+        let same = config(true, "addresses = [\"10.0.0.1/24\", \"10.0.0.2/24\"]", "");
+        let has = |port: usize, vlan: Option<u16>| {
+            // One of an operator's is left alone.
+            let there = ["10.0.0.2/24", "10.0.0.77/24"].map(|text| text.parse().unwrap());
+            (port == 0 && vlan.is_none()).then(|| there.to_vec())
+        };
+        let changes = link_changes(&same, &same, &has);
+        let [((0, None), change)] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!(
+            (change.add[..].len(), change.add[0].to_string(), change.remove.len()),
+            (1, "10.0.0.1/24".into(), 0)
+        );
     }
 }

@@ -4,7 +4,7 @@
 use crate::world::*;
 use perigee_config::{Feed, Linux};
 use perigee_fib::{NextHopInfo, NextHopKind, Via};
-use perigee_linux::{AuditReport, Audited, DifferenceKind, FeedId, Input, KnownNeighbor, Report, Setup};
+use perigee_linux::{AuditReport, Audited, DifferenceKind, FeedId, HelperRequest, Input, KnownNeighbor, Report, Setup};
 use perigee_net::{InterfaceId, MacAddr, Prefix, RouteKey, RouteSource};
 use perigee_netlink::message::{Hop, Message, Route, RouteKind};
 use std::net::IpAddr;
@@ -459,4 +459,26 @@ fn an_audit_that_is_due_does_not_join_one_that_runs() {
     world.settle();
     world.pass(SECOND);
     assert_eq!(world.status().audits, 2);
+}
+
+/// An address of the configuration that somebody removed stayed away, and the audit said that all was well.
+#[test]
+fn an_address_that_linux_has_lost_is_a_difference_and_comes_back_where_that_is_asked_for() {
+    let own = "10.0.1.1/24".parse().unwrap();
+    let linux = Linux { audit: Some(std::time::Duration::from_secs(60)), ..linux() };
+    let mut world = World::with(Setup { addresses: vec![vec![own], vec![]], linux, ..setup() }, &[]);
+    assert_eq!((world.audit(true).total, world.requests()), (0, vec![]));
+    world.kernel.delete_address(address(A, "10.0.1.1/24"));
+    world.settle();
+    let said = "a has lost the address 10.0.1.1/24, which the configuration gives it";
+    assert!(world.status().differences.iter().any(|sentence| sentence.starts_with(said)));
+    let report = world.audit(false);
+    assert_eq!((report.total, report.repaired, world.requests()), (1, 0, vec![]));
+    let difference = &report.differences[0];
+    assert_eq!(difference.kind, DifferenceKind::NoAddress { address: own, dev: "a".into() });
+    assert_eq!(difference.kind.to_string(), "a lacks the address 10.0.1.1/24 of the configuration in Linux");
+    let report = world.audit(true);
+    let requests = world.requests();
+    let [HelperRequest::Link(change)] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!((report.repaired, change.index, &change.add[..]), (1, Some(A), &[own][..]));
 }

@@ -458,6 +458,7 @@ pub fn setup() -> Setup {
         linux: linux(),
         ports: vec![port("a", 0, A, "10.0.1.1/24"), port("b", 1, B, "10.0.2.1/24")],
         configured: 2,
+        addresses: vec![vec![], vec![]],
         helper: true,
         feeds: vec![FeedId::Kernel],
         namespace: None,

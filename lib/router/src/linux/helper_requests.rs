@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use perigee_helper::NetlinkSockets;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, HelperError, LinkChange, SocketWanted, TwinStatus};
+use perigee_helper::{Helper, HelperError, LinkChange, SocketWanted, TwinStatus, TwinWanted};
 use perigee_helper::{confine, privileges};
 use perigee_linux::HelperRequest;
 use perigee_net::{InterfaceAddress, Namespace};
@@ -43,6 +43,10 @@ enum Job {
     Request(HelperRequest),
     /// A reload's change of a link, which is answered.
     Change(ReloadChange),
+    /// A VLAN interface of Linux on the twin of this name, and its number.
+    MakeVlan(String, u16, TwinWanted),
+    /// Deletes one.
+    DeleteVlan(LinkChange),
     /// Has a standby of the helper started.
     StandBy,
 }
@@ -73,6 +77,16 @@ impl HelperThread {
                     Job::Change(wanted) => {
                         let result = helper.change_link(&wanted.change);
                         Some(Done::Changed(wanted, result))
+                    }
+                    Job::MakeVlan(twin, vlan, wanted) => {
+                        make_vlan(&helper, &twin, vlan, &wanted);
+                        None
+                    }
+                    Job::DeleteVlan(change) => {
+                        if let Err(error) = helper.change_link(&change) {
+                            tracing::info!("the VLAN interface {} of Linux stays: {error}", change.name);
+                        }
+                        None
                     }
                     Job::StandBy => {
                         let failure = helper.stand_by().err().map(|error| error.to_string());
@@ -106,6 +120,20 @@ impl HelperThread {
     pub fn change(&self, wanted: ReloadChange) {
         if let Some(sender) = &self.sender {
             let _ = sender.send(Job::Change(wanted));
+        }
+    }
+
+    /// Has Linux's interface of a VLAN made on the twin of this name.
+    pub fn make_vlan(&self, twin: String, vlan: u16, wanted: TwinWanted) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Job::MakeVlan(twin, vlan, wanted));
+        }
+    }
+
+    /// Has one deleted.
+    pub fn delete_vlan(&self, change: LinkChange) {
+        if let Some(sender) = &self.sender {
+            let _ = sender.send(Job::DeleteVlan(change));
         }
     }
 
@@ -164,6 +192,14 @@ impl Refusals {
         }
         self.neighbors = Some(Instant::now());
         tracing::warn!("{error}; `ip neigh` may lack others as well, and this is not repeated for a minute");
+    }
+}
+
+/// A kernel without VLAN devices gets none.
+fn make_vlan(helper: &Helper, twin: &str, vlan: u16, wanted: &TwinWanted) {
+    match helper.make_vlan(twin, vlan, wanted) {
+        Ok(()) => tracing::info!("Linux has the VLAN interface {}", wanted.name),
+        Err(error) => tracing::info!("{error}; {} is the router's alone, and Linux does not see it", wanted.name),
     }
 }
 
