@@ -307,6 +307,9 @@ fn routes(list: &RouteList) -> Table {
     if hidden > 0 {
         table.add_row(vec![String::new(), format!("... {hidden} more: --limit, --within")]);
     }
+    if list.refused > 0 {
+        table.add_row(vec![String::new(), format!("{} were refused: no room (`max_routes`, memory)", list.refused)]);
+    }
     table
 }
 

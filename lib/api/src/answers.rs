@@ -368,6 +368,9 @@ objects! {
         pub total: u64,
         /// Bytes of the lookup structures.
         pub memory: u64,
+        /// Routes that were refused as there was no room: `max_routes`, or memory.
+        #[serde(default)]
+        pub refused: u64,
         /// In the order of the prefixes.
         pub routes: Vec<RouteEntry>,
     }

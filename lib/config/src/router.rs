@@ -74,6 +74,11 @@ section! {
         metrics: Option<SocketAddr>,
             optional(socket_address("an address with a port, such as \"127.0.0.1:9100\"")),
             default None => "nowhere", restart;
+        /// The most routes that are held, of both families and all sources. Less memory than that takes is a limit as well: of the machine, of
+        /// the control group, and by `ulimit`. Routes of Linux beyond it go to Linux or are refused, as `unknown_routes` says of those
+        /// that the router cannot forward by.
+        max_routes: Option<u32>, optional(integer("routes", 1000..=1_000_000_000)),
+            default None => "as many as there is memory for", restart;
         /// Packets that the ring from each worker to each thread of the slow path holds.
         punt_ring: u32, power_of_two(), default 1024, restart;
         /// Packet buffers of the pool that the ports of a NUMA node share.

@@ -49,6 +49,7 @@ const CASES: &[Case] = &[
     ("[router]", "max_neighbors", "[router]", "16", "17", "router.max_neighbors"),
     ("[router]", "max_unresolved", "[router]", "16", "17", "router.max_unresolved"),
     ("[router]", "neighbor_rate", "[router]", "1", "2", "router.neighbor_rate"),
+    ("[router]", "max_routes", "[router]", "1000", "2000", "router.max_routes"),
     ("[router]", "workers", "[router]", "1", "2", "workers"),
     ("[router]", "cores", "[router]", "[1]", "[2]", "workers"),
     ("[[worker]]", "core", "[[worker]]", "1", "2", "workers"),

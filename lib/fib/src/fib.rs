@@ -77,6 +77,8 @@ pub struct FibWriter {
     v6: FamilyTables<u128>,
     next_hops: NextHopWriter,
     neighbors: NeighborTableWriter,
+    /// The most routes that may be held.
+    most: usize,
 }
 
 impl FibWriter {
@@ -93,7 +95,7 @@ impl FibWriter {
     ) -> Result<Self, FibError> {
         let next_hops = NextHopWriter::new(next_hops)?;
         let neighbors = NeighborTableWriter::new();
-        Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops, neighbors })
+        Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops, neighbors, most: usize::MAX })
     }
 
     /// Lets gateways be reached over the default route. To be called while the table is empty.
@@ -246,9 +248,40 @@ impl FibWriter {
         self.set(prefix, route).map(drop)
     }
 
+    /// How many routes there are, of both families.
+    pub fn routes(&self) -> usize {
+        self.v4.routes + self.v6.routes
+    }
+
+    /// The most that may be held.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// From now on so many routes may be held. What is there stays.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// As [`insert`](Self::insert); returns whether that changed anything.
     pub fn set(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        self.set_within(self.most, prefix, route)
+    }
+
+    /// As [`set`](Self::set) for a route that stands in for others that are not held: [`RESERVED`](Self::RESERVED) of them have room
+    /// beyond the limit.
+    pub fn set_reserved(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        self.set_within(self.most.saturating_add(Self::RESERVED), prefix, route)
+    }
+
+    /// Routes beyond the limit that stand in for others.
+    pub const RESERVED: usize = 1024;
+
+    fn set_within(&mut self, most: usize, prefix: Prefix, route: Route) -> Result<bool, FibError> {
         check(prefix, &route)?;
+        if self.routes() >= most && self.rib().route(prefix, route.key()).is_none() {
+            return Err(FibError::TooMany { routes: self.routes() });
+        }
         match prefix {
             Prefix::V4(prefix) => Ok(self.v4.insert(&mut self.next_hops, prefix, route)?),
             Prefix::V6(prefix) => Ok(self.v6.insert(&mut self.next_hops, prefix, route)?),
@@ -295,6 +328,9 @@ impl FibWriter {
         let (mut routes4, mut routes6) = (Vec::new(), Vec::new());
         for (prefix, route) in routes {
             check(prefix, &route)?;
+            if routes4.len() + routes6.len() >= self.most.saturating_add(Self::RESERVED) {
+                return Err(FibError::TooMany { routes: self.most });
+            }
             match prefix {
                 Prefix::V4(prefix) => routes4.push((prefix, route)),
                 Prefix::V6(prefix) => routes6.push((prefix, route)),
@@ -536,6 +572,14 @@ pub enum FibError {
         gateway: IpAddr,
         /// The prefix given.
         prefix: Prefix,
+    },
+    /// As many routes are held as may be.
+    #[error(
+        "there are {routes} routes, and no room for more; raise `max_routes` of [router], or give the router more memory"
+    )]
+    TooMany {
+        /// How many there are.
+        routes: usize,
     },
     /// There is nothing to remove.
     #[error("there is no such route to {prefix}")]

@@ -99,6 +99,20 @@ impl<'t> Rib<'t> {
         }
     }
 
+    /// The longest prefix that contains all of `prefix`, itself among them, and has a route in use, with that route.
+    pub fn around(self, prefix: Prefix) -> Option<(Prefix, &'t Route)> {
+        match prefix {
+            Prefix::V4(prefix) => {
+                let mut cover = self.v4.tree.covering(prefix);
+                cover.find_map(|(prefix, entry)| Some((prefix.into(), self.v4.in_use(entry)?)))
+            }
+            Prefix::V6(prefix) => {
+                let mut cover = self.v6.tree.covering(prefix);
+                cover.find_map(|(prefix, entry)| Some((prefix.into(), self.v6.in_use(entry)?)))
+            }
+        }
+    }
+
     /// As [`lookup`](Self::lookup), where a route that `counts` counts as if it was in use.
     pub(crate) fn lookup_with(self, address: IpAddr, counts: impl Fn(&Route) -> bool) -> Option<&'t Route> {
         fn find<A: Address>(table: &Table<A>, address: A, counts: impl Fn(&Route) -> bool) -> Option<&Route> {

@@ -3,6 +3,7 @@
 
 use crate::audit::Found;
 use crate::follower::{Follower, NeighborKey, RouteId};
+use crate::limit::is_stand_in;
 use crate::merge::Merge;
 use crate::next_hops::NextHops;
 use crate::{FeedId, Table};
@@ -55,6 +56,14 @@ impl Seen {
         match prefix {
             Prefix::V4(prefix) => push(&mut self.v4, (prefix, key.preference, key.metric)),
             Prefix::V6(prefix) => push(&mut self.v6, (prefix, key.preference, key.metric)),
+        }
+    }
+
+    /// The route that was named last is not in the RIB: it need not be remembered.
+    pub fn forget(&mut self, prefix: Prefix, key: RouteKey) {
+        match prefix {
+            Prefix::V4(prefix) => drop(self.v4.pop_if(|last| *last == (prefix, key.preference, key.metric))),
+            Prefix::V6(prefix) => drop(self.v6.pop_if(|last| *last == (prefix, key.preference, key.metric))),
         }
     }
 
@@ -132,6 +141,7 @@ impl Follower {
         feed.named = std::mem::take(&mut seen.named);
         if feed.routes {
             self.withdraw_unseen(id, &mut seen, first, table);
+            self.limit_after_dump();
         }
         if is_kernel {
             self.named_links.clone_from(&seen.links);
@@ -151,6 +161,9 @@ impl Follower {
         for (prefix, key) in [false, true].into_iter().flat_map(|is_v6| seen.unseen(rib, is_v6)) {
             let Some(route) = rib.route(prefix, key) else { continue };
             // zebra reports the networks of links too, with metrics of its own; in Linux they are the kernel's.
+            if is_stand_in(route) {
+                continue;
+            }
             if kernel_routes || !matches!(route.target, RouteTarget::Connected { .. }) {
                 found.insert((prefix, key), (None, Some(crate::audit::describe(table.interfaces(), route))));
             }

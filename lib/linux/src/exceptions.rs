@@ -86,7 +86,7 @@ impl Follower {
         if std::mem::take(&mut self.exceptions_changed) {
             let refused = self.setup.linux.unknown_routes == UnknownRoutes::Unreachable;
             let of_routes = self.exceptions.values();
-            let list = self.meaning.exceptions.iter().chain(of_routes).cloned().collect();
+            let list = self.whole_families().chain(self.meaning.exceptions.iter().chain(of_routes).cloned()).collect();
             table.set_exceptions(list, refused);
         }
     }

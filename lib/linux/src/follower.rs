@@ -4,6 +4,7 @@
 use crate::audit::Audit;
 use crate::dump::Seen;
 use crate::feed::Feed;
+use crate::limit::Limit;
 use crate::multicast::Multicast;
 use crate::proxies::Proxies;
 use crate::rules::Rules;
@@ -88,6 +89,8 @@ pub struct Follower {
     pub(crate) version: u64,
     /// Whether a refused route has been logged.
     pub(crate) complained: bool,
+    /// Routes that there is no room for.
+    pub(crate) limit: Limit,
     /// The routes that Linux alone can forward by.
     pub(crate) linux_only: BTreeMap<RouteId, LinuxOnly>,
     /// Whether a route has an MTU.
@@ -142,6 +145,7 @@ impl Follower {
             counters: Counters::default(),
             version: 0,
             complained: false,
+            limit: Limit::default(),
             linux_only: BTreeMap::new(),
             has_mtus: false,
             exceptions: BTreeMap::new(),
@@ -178,6 +182,7 @@ impl Follower {
     pub fn handle_timeout(&mut self, now: u64, table: &dyn Table) {
         self.next_tick = now + TICK;
         self.repair_twins(table);
+        self.refill(now, table);
         self.audit_when_due(now);
     }
 
@@ -319,7 +324,9 @@ impl Follower {
                 if !audit {
                     feed.wanted = feed.wanted.saturating_sub(1);
                 }
+                let is_of_routes = feed.routes;
                 feed.dump = Some(Seen::new(now, audit));
+                self.limit.since_dump &= !is_of_routes;
                 if id == FeedId::Kernel && !audit {
                     // The dump names those there are.
                     self.appended.clear();

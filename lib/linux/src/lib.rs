@@ -30,6 +30,7 @@
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
 //! | `merge.rs` | a dump and the RIB side by side, in order |
 //! | `audit.rs` | Linux, RIB and lookup structures compared |
+//! | `limit.rs` | routes that there is no room for |
 //! | `links.rs` | links and addresses to interfaces, and the reverse |
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
@@ -46,6 +47,7 @@ mod dump;
 mod exceptions;
 mod feed;
 mod follower;
+mod limit;
 mod links;
 mod merge;
 mod multicast;

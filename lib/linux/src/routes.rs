@@ -147,6 +147,7 @@ impl Follower {
             return;
         }
         let (prefix, key) = (linux.prefix, route.key());
+        let is_short = self.limit.short;
         let Some(feed) = self.feed(id) else { return };
         let followed = feed.routes || is_of_frr(linux.protocol);
         let Some(seen) = feed.dump.as_mut() else { return };
@@ -156,7 +157,8 @@ impl Follower {
         let Some(compared) = seen.audit.as_mut() else { return };
         compared.routes += 1;
         let present = table.rib().route(prefix, key);
-        if present != Some(&route) {
+        // What there is no room for is counted and said.
+        if present != Some(&route) && (present.is_some() || !is_short) {
             let describe = |route: &Route| Some(describe(table.interfaces(), route));
             compared.found.insert((prefix, key), (describe(&route), present.and_then(describe)));
         }
@@ -246,6 +248,9 @@ impl Follower {
             }
             Err(error) => {
                 self.refused(prefix, &error);
+                if matches!(error, FibError::TooMany { .. }) {
+                    self.stand_in_for(prefix, noted.key(), table);
+                }
                 false
             }
         }

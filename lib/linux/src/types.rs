@@ -204,6 +204,13 @@ pub trait Table {
     /// # Errors
     /// It does not fit.
     fn insert(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError>;
+    /// Adds a route of source Linux that stands in for others, for which there is no room: there is some left for it.
+    ///
+    /// # Errors
+    /// There is none.
+    fn stand_in(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError>;
+    /// Whether there is room for a good part more routes than there are.
+    fn has_room(&self) -> bool;
     /// Removes a route of source Linux.
     ///
     /// # Errors

@@ -89,11 +89,13 @@ pub enum LinuxOnly {
     Rule,
     /// The route has an attribute that this router does not know.
     Attribute,
+    /// There is no room for the route, or for one that this one's packets would take otherwise.
+    Limit,
 }
 
 impl LinuxOnly {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Type,
         Self::Selective,
         Self::Encapsulation,
@@ -101,6 +103,7 @@ impl LinuxOnly {
         Self::NextHop,
         Self::Rule,
         Self::Attribute,
+        Self::Limit,
     ];
 
     /// Its name in `perigee show linux` and `perigee show routes`.
@@ -113,6 +116,7 @@ impl LinuxOnly {
             Self::NextHop => "next_hop",
             Self::Rule => "rule",
             Self::Attribute => "attribute",
+            Self::Limit => "limit",
         }
     }
 
@@ -126,6 +130,7 @@ impl LinuxOnly {
             Self::NextHop => "its next-hop object is not known, or not for packets",
             Self::Rule => "a policy rule leads to it",
             Self::Attribute => "it has an attribute that is not known",
+            Self::Limit => "there are more routes than the router has room for, and some of them are inside it",
         }
     }
 }

@@ -32,6 +32,7 @@ pub(crate) use multicast::{Asks, decide};
 pub(crate) use routing::{Gateways, Links, Routing, Undo};
 
 use crate::lookups::Lookups;
+use crate::room::Room;
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, NextHopWriter, Published, Rib, Subscriber};
 use perigee_modules::policer::Policer;
@@ -137,7 +138,8 @@ impl Forwarding {
         let mut fib = lookups.make(&config.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&macs));
         let links = Links { interfaces, ..Links::default() };
-        let routing = Routing::new(fib, config, links, Vec::new())?;
+        let room = Arc::new(Mutex::new(Room::new(config.router.max_routes)));
+        let routing = Routing::new(fib, config, links, Vec::new(), room)?;
         let shown = routing.fib().reader();
         let tables = || tables(&shown, &routing, &filters, &macs, None);
         let share = || Arc::new(Mutex::new(Published::new(tables())));

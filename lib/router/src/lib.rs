@@ -28,6 +28,7 @@ mod lookups;
 mod mailbox;
 mod ports;
 mod reload;
+mod room;
 mod show;
 mod slow;
 mod taps;

@@ -60,6 +60,31 @@ fn loaded_routes_are_used_and_what_is_refused_keeps_no_other_out() {
     router.end();
 }
 
+/// What is beyond `max_routes` is refused aloud and counted; what is there may be changed, and what leaves makes room.
+#[test]
+fn routes_beyond_the_limit_are_refused_and_counted() {
+    let text = TWO_PORTS.replacen("[router]", "[router]\nmax_routes = 1000", 1);
+    assert!(text.contains("max_routes"), "{text}");
+    let mut router = OnDisk::new(&text, ONE_EACH);
+    let held = shown(&mut router.bed).total as usize;
+    let prefix = |n: usize| format!("20.{}.{}.0/24", n >> 8, n & 255);
+    let routes: Vec<RouteChange> = (0..1200).map(|n| via(&prefix(n), "10.0.2.2")).collect();
+    let loaded = ask(&mut router.bed, LoadRoutes { routes }).unwrap();
+    let refused = 200 + held as u64;
+    assert_eq!(counts(&loaded), [1200 - refused, 0, 0, refused], "{loaded:?}");
+    let why = loaded.first_refused.unwrap().why;
+    assert!(why.contains("there are 1000 routes") && why.contains("max_routes"), "{why}");
+    let list = shown(&mut router.bed);
+    assert_eq!((list.total, list.refused), (1000, refused));
+    let changed = ask(&mut router.bed, LoadRoutes { routes: vec![via(&prefix(0), "10.0.2.3")] }).unwrap();
+    assert_eq!(counts(&changed), [0, 1, 0, 0], "{changed:?}");
+    let gone = ask(&mut router.bed, perigee_api::queries::DeleteRoute(via(&prefix(1), "10.0.2.2")));
+    gone.unwrap();
+    let added = ask(&mut router.bed, LoadRoutes { routes: vec![via(&prefix(1199), "10.0.2.3")] }).unwrap();
+    assert_eq!(counts(&added), [1, 0, 0, 0], "{added:?}");
+    router.end();
+}
+
 /// In any order, prefixes within one another and named several times: as if each had been loaded alone.
 #[test]
 fn a_run_ends_as_its_routes_one_by_one() {

@@ -29,6 +29,8 @@ pub(crate) struct FamilyTables<A: Family> {
     pub table: Table<A>,
     pub gateways: Gateways<A>,
     pub lookup: Box<dyn LookupWriter<A>>,
+    /// How many routes there are.
+    pub routes: usize,
     held: Held<A>,
     /// The prefixes whose routes have yet to be chosen again, as links have changed.
     pub sweep: Option<Sweep<A>>,
@@ -91,7 +93,7 @@ where
     /// No routes yet; `lookup` is empty.
     pub fn new(lookup: Box<dyn LookupWriter<A>>) -> Self {
         let held = Held { on: false, changes: Vec::new(), refused: BTreeSet::new(), untold: None };
-        Self { table: Table::default(), gateways: Gateways::new(false), lookup, held, sweep: None }
+        Self { table: Table::default(), gateways: Gateways::new(false), lookup, routes: 0, held, sweep: None }
     }
 
     /// From now until the next [`commit`](Self::commit) the lookup structure gets changes together.
@@ -189,6 +191,7 @@ where
         let fresh = self.track(next_hops, prefix, &route)?;
         let replaced = self.table.insert(prefix, route);
         let result = self.settle(next_hops, prefix, &fresh);
+        self.routes += usize::from(result.is_ok() && replaced.is_none());
         let gone = match (&result, replaced) {
             (Ok(()), replaced) => replaced,
             (Err(_), Some(before)) => self.table.insert(prefix, before),
@@ -207,7 +210,7 @@ where
         prefix: PrefixOf<A>,
         route: Route,
     ) -> Result<bool, Refusal> {
-        let Self { table: Table { tree, store }, gateways, lookup, held, .. } = self;
+        let Self { table: Table { tree, store }, gateways, lookup, routes, held, .. } = self;
         let entry = tree.get_or_insert(prefix, Entry::EMPTY);
         if store.has(entry, &route) {
             return Ok(false);
@@ -222,6 +225,7 @@ where
             self.table.clean_up(prefix);
             return Err(refusal);
         }
+        *routes += usize::from(replaced.is_none());
         self.untrack(next_hops, prefix, replaced);
         Ok(true)
     }
@@ -246,6 +250,7 @@ where
         if !place.get().has_routes() {
             place.remove();
         }
+        self.routes -= 1;
         self.untrack(next_hops, prefix, Some(route.clone()));
         Ok(Some(route))
     }
@@ -268,6 +273,7 @@ where
             return Err(refusal);
         }
         self.table.clean_up(prefix);
+        self.routes -= 1;
         self.untrack(next_hops, prefix, Some(route.clone()));
         Ok(Some(route))
     }
@@ -481,6 +487,7 @@ where
     pub fn replace(&mut self, mut loaded: Loaded<A>) -> Loaded<A> {
         std::mem::swap(&mut self.table, &mut loaded.table);
         std::mem::swap(&mut self.gateways, &mut loaded.gateways);
+        std::mem::swap(&mut self.routes, &mut loaded.routes);
         self.held.changes.clear();
         self.held.refused.clear();
         // It was made with the links as they are.

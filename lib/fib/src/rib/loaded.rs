@@ -15,6 +15,7 @@ use perigee_net::{InterfaceId, PrefixOf, Route};
 pub(crate) struct Loaded<A: Family> {
     pub(super) table: Table<A>,
     pub(super) gateways: Gateways<A>,
+    pub(super) routes: usize,
     /// What the lookup structure should hold.
     pub list: Vec<(PrefixOf<A>, NextHopId)>,
 }
@@ -27,7 +28,7 @@ where
     pub fn new(via_default: bool, down: Arc<BTreeSet<InterfaceId>>) -> Self {
         let mut gateways = Gateways::new(via_default);
         gateways.set_down(down);
-        Self { table: Table::default(), gateways, list: Vec::new() }
+        Self { table: Table::default(), gateways, routes: 0, list: Vec::new() }
     }
 
     /// Adds a route; nothing follows from it before [`settle`](Self::settle).
@@ -43,7 +44,9 @@ where
             }
             self.gateways.add_user(gateway, prefix);
         }
-        if let Some(replaced) = self.table.insert(prefix, route) {
+        let replaced = self.table.insert(prefix, route);
+        self.routes += usize::from(replaced.is_none());
+        if let Some(replaced) = replaced {
             for gateway in recursive::<A>(&replaced) {
                 let others = self.table.routes(prefix).iter().flat_map(recursive).any(|other: A| other == gateway);
                 if let Some(id) = (!others).then(|| self.gateways.remove_user(gateway, prefix)).flatten() {

@@ -22,6 +22,7 @@ mod audit;
 mod dumps;
 mod fuzz;
 mod kernel;
+mod limit;
 mod links;
 mod linux_only;
 mod multicast;

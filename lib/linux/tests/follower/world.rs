@@ -355,6 +355,12 @@ impl Table for Router {
         }
         self.fib.insert(prefix, route).map(|()| true)
     }
+    fn stand_in(&mut self, prefix: Prefix, route: FibRoute) -> Result<bool, FibError> {
+        self.fib.set_reserved(prefix, route)
+    }
+    fn has_room(&self) -> bool {
+        self.fib.routes() < self.fib.most()
+    }
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
         assert_eq!(key.source, RouteSource::Linux, "the follower removes routes of Linux alone");
         self.fib.remove(prefix, key).map(drop)

@@ -32,6 +32,14 @@ pub enum ForwardingError {
         /// The number of ports that were opened.
         ports: usize,
     },
+    /// There is no room for the configuration's routes, with those of Linux and operators.
+    #[error(
+        "there is no room for {routes} routes; raise `max_routes` of [router], give the router more memory, or have fewer routes"
+    )]
+    NoRoom {
+        /// How many there are.
+        routes: usize,
+    },
     /// A reload took away the interface of a gateway.
     #[error("its gateway is on no interface any more")]
     GatewayGone,

@@ -40,6 +40,15 @@ impl Table for Forwarding {
         self.routing.set(prefix, route)
     }
 
+    fn stand_in(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        debug_assert_eq!(route.source, RouteSource::Linux);
+        self.routing.set_reserved(prefix, route)
+    }
+
+    fn has_room(&self) -> bool {
+        self.routing.has_room()
+    }
+
     fn withdraw(&mut self, prefix: Prefix, key: RouteKey) -> Result<(), FibError> {
         debug_assert_eq!(key.source, RouteSource::Linux);
         self.routing.fib_mut().remove(prefix, key).map(drop)

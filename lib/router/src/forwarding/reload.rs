@@ -93,7 +93,7 @@ impl Forwarding {
         fib.set_seed(seed(&self.macs));
         let host_addresses = self.interfaces().host_addresses().to_vec();
         let links = Links { interfaces: list, host_addresses, no_link: self.routing.no_link().clone() };
-        let mut routing = Routing::new(fib, now, links, others)?;
+        let mut routing = Routing::new(fib, now, links, others, self.routing.room().clone())?;
         routing.count_on(&self.routing);
         routing.set_exceptions(self.routing.exceptions(), self.routing.refuses());
         let lost = self.carry_over(&mut routing, neighbors);

@@ -4,8 +4,9 @@
 //! Except for lookup structures that are patched in place, nothing here is visible to workers: publishing is up to
 //! [`Forwarding`](super::Forwarding).
 
-use super::ForwardingError;
 use super::multicast::{Asks, Multicast, decide};
+use super::{ForwardingError, lock};
+use crate::room::Room;
 use perigee_config::Config;
 use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, MulticastOrigin, NextHopId, Rib, Via};
 use perigee_modules::exceptions::{self, Exceptions};
@@ -18,7 +19,7 @@ use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Ti
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Prefixes that are looked at in one step after links have changed.
 const STEP: usize = 1024;
@@ -50,7 +51,14 @@ pub(crate) struct Routing {
     asked: RefCell<Vec<IpAddr>>,
     /// Whether anything has changed since the last [`commit`](Self::commit).
     changed: bool,
+    /// How many routes may be held; tables that take the place of others share it.
+    room: SharedRoom,
+    /// Routes that were refused as there was no room.
+    refused: u64,
 }
+
+/// The limit of routes, which a reload's tables have as well.
+pub(crate) type SharedRoom = Arc<Mutex<Room>>;
 
 /// What a table is made on.
 #[derive(Default)]
@@ -72,11 +80,15 @@ impl Routing {
         config: &Config,
         Links { interfaces, host_addresses, no_link }: Links,
         others: Vec<(Prefix, Route)>,
+        room: SharedRoom,
     ) -> Result<Routing, ForwardingError> {
         let interfaces = Arc::new(Interfaces::new(interfaces)?.with_host_addresses(host_addresses));
         let mut routes = own(&interfaces, &BTreeSet::new());
         routes.extend(others);
         routes.extend(config.all_routes().cloned());
+        if !lock(&room).holds(routes.len()) {
+            return Err(ForwardingError::NoRoom { routes: routes.len() });
+        }
         fib.set_down(down(&interfaces, &no_link)).map_err(ForwardingError::Routes)?;
         fib.load(routes).map_err(ForwardingError::Routes)?;
         let multicast = Multicast::new(config, &interfaces);
@@ -91,6 +103,8 @@ impl Routing {
             no_link,
             asked: RefCell::default(),
             changed: false,
+            room,
+            refused: 0,
         };
         routing.commit()?;
         Ok(routing)
@@ -112,9 +126,49 @@ impl Routing {
     /// # Errors
     /// It does not fit.
     pub fn set(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
-        let changed = self.fib.set(prefix, route)?;
+        self.make_room();
+        let changed = self.fib.set(prefix, route);
+        self.count_refusal(&changed);
+        let changed = changed?;
         self.changed |= changed;
         Ok(changed)
+    }
+
+    /// As [`set`](Self::set) for a route that stands in for others, for which there is no room.
+    ///
+    /// # Errors
+    /// There is none for it, either.
+    pub fn set_reserved(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
+        let changed = self.fib.set_reserved(prefix, route)?;
+        self.changed |= changed;
+        Ok(changed)
+    }
+
+    /// Looks whether there is room for more routes, once what was granted is used up.
+    fn make_room(&mut self) {
+        let held = self.fib.routes();
+        if held >= self.fib.most() || self.fib.most() == usize::MAX {
+            self.fib.set_most(lock(&self.room).most(held));
+        }
+    }
+
+    fn count_refusal<T>(&mut self, result: &Result<T, FibError>) {
+        self.refused += u64::from(matches!(result, Err(FibError::TooMany { .. })));
+    }
+
+    /// Routes that were refused as there was no room.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The limit of routes.
+    pub fn room(&self) -> &SharedRoom {
+        &self.room
+    }
+
+    /// Whether there is room for a good part more.
+    pub fn has_room(&self) -> bool {
+        lock(&self.room).has_some(self.fib.routes())
     }
 
     /// From now until the next [`commit`](Self::commit) changes of routes are collected, and then made together.
@@ -161,9 +215,10 @@ impl Routing {
         self.multicast.set_linux(routes, &self.interfaces);
     }
 
-    /// Goes on with the counts of another table's routes of groups.
+    /// Goes on with the counts of another table: of its routes of groups, and of refusals.
     pub fn count_on(&mut self, other: &Routing) {
         self.multicast.count_on(&other.multicast, &self.interfaces);
+        self.refused += other.refused;
     }
 
     /// The name of an interface, for people.
@@ -235,7 +290,7 @@ impl Routing {
         let mut result = self.set_down();
         // First what is new: a destination that only changes its interface is never without a route.
         for ((prefix, _), route) in now.iter().filter(|(key, route)| before.get(key) != Some(route)) {
-            result = result.and(self.fib.insert(*prefix, route.clone()));
+            result = result.and(self.fib.set_reserved(*prefix, route.clone()).map(drop));
         }
         for (prefix, key) in before.keys().filter(|key| !now.contains_key(key)) {
             result = result.and(self.fib.remove(*prefix, *key).map(drop));
@@ -288,11 +343,13 @@ impl Routing {
         let mut undo = Vec::new();
         // A file of a million routes is one run.
         self.fib.hold();
-        for ((prefix, key), route) in now.iter().filter(|(key, _)| !self.operator.contains_key(key)) {
+        let wanted: Vec<_> = now.iter().filter(|(key, _)| !self.operator.contains_key(key)).collect();
+        for ((prefix, key), route) in wanted {
             let present = self.rib().route(*prefix, *key).cloned();
             if present.as_ref() == Some(route) {
                 continue;
             }
+            self.make_room();
             if let Err(error) = self.fib.insert(*prefix, route.clone()) {
                 self.undo(undo);
                 return Err(ForwardingError::Routes(error));
@@ -337,7 +394,7 @@ impl Routing {
             self.fib.hold();
             for (prefix, key, before) in part {
                 let undone = match before {
-                    Some(route) => self.fib.insert(prefix, route),
+                    Some(route) => self.fib.set_reserved(prefix, route).map(drop),
                     None => self.fib.remove(prefix, key).map(drop),
                 };
                 if let Err(error) = undone {
@@ -370,7 +427,10 @@ impl Routing {
     /// # Errors
     /// It does not fit; nothing has changed.
     pub fn add(&mut self, prefix: Prefix, route: Route) -> Result<(), FibError> {
-        self.fib.insert(prefix, route.clone())?;
+        self.make_room();
+        let added = self.fib.insert(prefix, route.clone());
+        self.count_refusal(&added);
+        added?;
         self.changed = true;
         self.operator.insert((prefix, route.key()), route);
         Ok(())

@@ -20,7 +20,7 @@ impl Answers<ShowRoutes> for View<'_> {
         let limit = limit.unwrap_or(ShowRoutes::LIMIT);
         let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
         let (v4, v6) = routing.fib().memory();
-        let mut list = RouteList { memory: (v4 + v6) as u64, ..RouteList::default() };
+        let mut list = RouteList { memory: (v4 + v6) as u64, refused: routing.refused(), ..RouteList::default() };
         for (found, routes, chosen) in routing.rib().iter().filter(|(found, ..)| inside(found)) {
             for (rank, route) in routes.iter().enumerate() {
                 list.total += 1;
