@@ -64,7 +64,8 @@ fn isis(world: &World) {
     router.stop();
 }
 
-/// VRRP speaks to 224.0.0.18, from a MAC address of its own on a macvlan.
+/// VRRP speaks to 224.0.0.18, from a MAC address of its own on a macvlan. The virtual address was nobody's: no answer to ARP, and frames to
+/// the virtual MAC address were another station's.
 fn vrrp(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let router = world.router("", &ports());
@@ -88,10 +89,28 @@ fn vrrp(world: &World) {
         wait_until_for(LONG_WAIT, &format!("a VRRP {wanted}"), || state(frr).as_deref() == Some(wanted));
     };
     is(&here, "Master");
+    router.says("wan answers for 10.0.1.254 by the MAC address 00:00:5e:00:01:05");
+    // The host has the macvlan, and the address, for the other side's part of the test.
+    client.run("ip addr del 10.0.1.254/32 dev vrrp4").good();
+    client.reaches("10.0.1.254");
+    let neighbors = client.run("ip neigh show 10.0.1.254").good().text;
+    assert!(neighbors.contains("00:00:5e:00:01:05"), "{neighbors}");
+    // As a gateway: by the fast path, as any other.
+    client.run("ip route replace default via 10.0.1.254").good();
+    client.reaches("10.0.2.2");
+    let forwarded = || router.show("workers")[0]["transmitted"].as_u64().expect("a number");
+    let before = forwarded();
+    client.ping(50, "10.0.2.2");
+    let crossed = forwarded() - before;
+    assert!(crossed >= 100, "{crossed} of 100 packets by the fast path");
+    client.run("ip route replace default via 10.0.1.1").good();
+    client.run("ip addr add 10.0.1.254/32 dev vrrp4").good();
     // The side with the higher priority is heard: the twin's side becomes backup. When the other ends, it is master again.
     let mut there = client.frr(&["zebra", "vrrpd"], &configuration("eth0", 200));
     is(&there, "Master");
     is(&here, "Backup");
+    router.says("wan does not answer any more for 10.0.1.254 ");
+    assert!(!router.ask("show routes").text.contains("10.0.1.254"));
     there.kill("vrrpd").good();
     is(&here, "Master");
     router.alone();

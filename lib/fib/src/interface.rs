@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::next_hop::mac_bits;
 use crate::own::OwnAddresses;
-use perigee_net::{HostAddress, Interface, InterfaceAddress, InterfaceId, Prefix};
+use perigee_net::{HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, Prefix, Station};
 
 /// What it takes to send out of an interface: 16 bytes, four interfaces per cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Interfaces {
     ports: Vec<Ingress>,
     smallest_mtu: u16,
     host_addresses: Vec<HostAddress>,
+    /// Virtual stations, in order.
+    stations: Vec<Station>,
     own: OwnAddresses,
 }
 
@@ -81,8 +83,17 @@ impl Interfaces {
     #[must_use]
     pub fn with_host_addresses(mut self, host_addresses: Vec<HostAddress>) -> Self {
         self.own = OwnAddresses::new(&self.list, &host_addresses);
+        self.stations = host_addresses.iter().filter_map(|host| host.station).collect();
+        self.stations.sort_unstable();
+        self.stations.dedup();
         self.host_addresses = host_addresses;
         self
+    }
+
+    /// Whether a virtual station of this MAC address is on an interface: frames to it are the router's.
+    #[cold]
+    pub fn has_station(&self, interface: InterfaceId, mac: MacAddr) -> bool {
+        self.stations.binary_search(&Station { interface, mac }).is_ok()
     }
 
     /// The addresses of the router that are on none of its interfaces, those that it speaks from first.

@@ -173,7 +173,7 @@ mod tests {
                 interface(&["10.0.1.1/24", "2001:db8::1/64", "fe80::1/64"], true),
                 interface(&["192.0.2.4/31", "169.254.1.1/16"], false),
             ],
-            &[HostAddress { address: "10.255.0.1/24".parse().unwrap(), attributes: Default::default() }],
+            &[HostAddress { address: "10.255.0.1/24".parse().unwrap(), attributes: Default::default(), station: None }],
         );
         for (text, expected) in [
             ("10.0.1.1", Some(OwnAddress::Own)),

@@ -13,7 +13,8 @@ use crate::{FeedId, HelperRequest, Port, Table};
 use perigee_fib::Interfaces;
 use perigee_helper::LinkChange;
 use perigee_net::{
-    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, Policy, is_link_local,
+    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, Policy, Station,
+    is_link_local,
 };
 use perigee_netlink::message::{Address, Link, Vlan};
 use std::collections::HashMap;
@@ -283,6 +284,7 @@ impl Follower {
         // A new feed's first dump has not named all links yet.
         let host_addresses = if dumping { known.to_vec() } else { self.host_addresses() };
         if now != before || host_addresses != known {
+            self.say_stations(known, &host_addresses, table.interfaces());
             self.change_interfaces(now, host_addresses, table);
         }
         self.keep_mtus();
@@ -300,6 +302,8 @@ impl Follower {
     /// of links, in which it looks for a source itself. An address of a link, of the machine, or of a VRF that is not
     /// followed is none of the router's.
     fn host_addresses(&self) -> Vec<HostAddress> {
+        // A virtual station that is not in use: VRRP has taken its carrier, as another router is the master.
+        let in_reserve = |link: &Link| self.station_of(link).is_some() && !link.carrier;
         let followed = |link: &Link| {
             let master = || self.links.get(&link.master.as_ref()?.index)?.link.vrf;
             link.vrf.or_else(master).is_none_or(|table| self.policy.follows(table))
@@ -309,14 +313,39 @@ impl Follower {
                 && !self.by_link.contains_key(index)
                 && self.port_of(**index).is_none()
                 && followed(&known.link)
+                && !in_reserve(&known.link)
         });
-        let reaches_further = |own: &Address| {
-            let address = own.with_prefix.address;
-            own.attributes.scope == AddressScope::Global && !address.is_loopback() && !is_link_local(address)
+        let of_link = |known: &Known| {
+            let station = self.station_of(&known.link);
+            let is_the_routers = move |own: &Address| {
+                let address = own.with_prefix.address;
+                // Only a station's is asked for on its link.
+                let reaches = if is_link_local(address) { station.is_some() } else { !address.is_loopback() };
+                own.attributes.scope == AddressScope::Global && reaches
+            };
+            let in_use = move |own: &Address| is_the_routers(own) && !own.tentative && !own.duplicate;
+            let host = |own: &Address| HostAddress { address: own.with_prefix, attributes: own.attributes, station };
+            known.addresses.iter().filter(|own| in_use(own)).map(host).collect::<Vec<_>>()
         };
-        let in_use = |own: &&Address| reaches_further(own) && !own.tentative && !own.duplicate;
-        let addresses = elsewhere.flat_map(|(_, known)| known.addresses.iter().filter(in_use));
-        addresses.map(|own| HostAddress { address: own.with_prefix, attributes: own.attributes }).collect()
+        elsewhere.flat_map(|(_, known)| of_link(known)).collect()
+    }
+
+    /// The virtual station that a macvlan on a twin, or on a VLAN of one, stands for: VRRP's.
+    pub(crate) fn station_of(&self, link: &Link) -> Option<Station> {
+        Some(Station { interface: *self.by_link.get(&link.mac_vlan?)?, mac: link.mac? })
+    }
+
+    /// Logs which addresses of virtual stations are the router's from now on, and which are no more.
+    fn say_stations(&self, before: &[HostAddress], now: &[HostAddress], interfaces: &Interfaces) {
+        let of = |list: &[HostAddress], other: &[HostAddress], words: &str| {
+            for HostAddress { address, station, .. } in list.iter().filter(|host| !other.contains(host)) {
+                let Some(Station { interface, mac }) = station else { continue };
+                let name = interfaces.get(*interface).map_or("an interface", |interface| interface.name.as_str());
+                tracing::info!("{name} {words} {} by the MAC address {mac}, as a macvlan on it says", address.address);
+            }
+        };
+        of(now, before, "answers for");
+        of(before, now, "does not answer any more for");
     }
 
     fn port_by_number(&self, number: u16) -> Option<&Port> {

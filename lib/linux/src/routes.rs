@@ -22,7 +22,9 @@ struct Numbers<'a> {
 
 impl Names for Numbers<'_> {
     fn interface(&self, link: u32) -> Option<InterfaceId> {
-        self.follower.by_link.get(&link).copied()
+        let station = || self.follower.station_of(&self.follower.links.get(&link)?.link);
+        // What Linux sends by a virtual station leaves by the interface that it is on.
+        self.follower.by_link.get(&link).copied().or_else(|| Some(station()?.interface))
     }
 
     fn next_hop(&self, id: u32) -> Option<&NextHopTo> {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Sorts frames by destination MAC address, VLAN and Ethernet type.
 //!
-//! IPv4 and IPv6 packets to the interface's own MAC address go on, in one mask each; `l3` and `interface` are set for all.
+//! IPv4 and IPv6 packets to the interface's own MAC address, or that of a virtual station on its link (VRRP), go on, in one mask each; `l3` and `interface` are set for all.
 //! ARP, broadcasts, multicasts and unknown types to us go to the slow path; packets to groups that reach beyond their link go
 //! on where there are multicast routes, and a script that calls `multicast`. Frames for another station (on a promiscuous
 //! port), frames of a VLAN that is not configured and frames too short for a header are dropped.
 //!
 //! Cost: one read of the frame's first 34 bytes, into columns that later modules use, eight or sixteen frames at a time; tagged frames
-//! are looked at one by one.
+//! and those to virtual stations are looked at one by one.
 
 use crate::context::Context;
 use crate::reason::reasons;
@@ -129,7 +129,7 @@ fn class_of(port: &PortView, packet: &mut Slot<'_>, groups: bool) -> Class {
         Class::Punt(BROADCAST)
     } else if destination[0] & 1 != 0 {
         if groups { group_class(packet, destination, ethertype) } else { Class::Punt(MULTICAST) }
-    } else if destination != port.mac {
+    } else if destination != port.mac && !port.has_station(interface, destination) {
         Class::Drop(NOT_OURS)
     } else {
         match ethertype {

@@ -6,7 +6,7 @@ use crate::policer::Policer;
 use crate::rules::Filter;
 use crate::taps::Taps;
 use perigee_fib::{Fib, Interfaces, Lookup, MulticastTable, NeighborTable, NextHop, NextHopId, NextHops};
-use perigee_net::{MacAddr, ReversePath};
+use perigee_net::{InterfaceId, MacAddr, ReversePath};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -69,6 +69,12 @@ impl PortView {
     pub fn is_own(&self, head: &[u8; 16]) -> bool {
         let (first, _) = head.as_chunks::<8>();
         u64::from_ne_bytes(first[0]) & DESTINATION == self.own
+    }
+
+    /// Is it the MAC address of a virtual station on an interface of this port?
+    #[cold]
+    pub fn has_station(&self, interface: u16, mac: [u8; 6]) -> bool {
+        self.interfaces.has_station(InterfaceId(interface), MacAddr(mac))
     }
 
     /// The interface of a VLAN on this port.

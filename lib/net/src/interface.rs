@@ -100,11 +100,21 @@ pub struct AddressAttributes {
     pub toward: Option<Prefix>,
 }
 
-/// An address of the router that is on none of its interfaces: of Linux's loopback, say.
+/// A virtual station on the link of one of the router's interfaces: a MAC address beside the interface's own, as VRRP has it
+/// (RFC 5798 7.3). Linux has it as a macvlan on the twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Station {
+    pub interface: InterfaceId,
+    pub mac: MacAddr,
+}
+
+/// An address of the router that is on none of its interfaces: of Linux's loopback, say, or of a virtual station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostAddress {
     pub address: InterfaceAddress,
     pub attributes: AddressAttributes,
+    /// The station that has it, by whose MAC address it is answered for. Its addresses may be link-local.
+    pub station: Option<Station>,
 }
 
 impl HostAddress {
@@ -169,7 +179,7 @@ impl Interface {
     /// The subnet-router anycast addresses of its networks, each with the address that is on the network.
     pub fn subnet_routers(&self) -> impl Iterator<Item = (Ipv6Addr, IpAddr)> + '_ {
         let with_attributes =
-            |own: &InterfaceAddress| HostAddress { address: *own, attributes: self.attributes_of(*own) };
+            |own: &InterfaceAddress| HostAddress { address: *own, attributes: self.attributes_of(*own), station: None };
         self.addresses.iter().map(with_attributes).filter_map(|own| Some((own.subnet_router()?, own.address.address)))
     }
 }

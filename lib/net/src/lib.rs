@@ -34,6 +34,7 @@ mod tuple;
 pub use exception::{Exception, ExceptionCause, Selector, Tos};
 pub use interface::{
     AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, Policy, ReversePath,
+    Station,
 };
 pub use mac::{MacAddr, ParseMacError, is_host, is_link_local, solicited_node};
 pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forwarded_group};

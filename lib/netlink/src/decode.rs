@@ -155,6 +155,7 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
     const LINK: u16 = 5;
     const MASTER: u16 = 10;
     const LINK_INFO: u16 = 18;
+    const LINK_NAMESPACE: u16 = 37;
     const UP: u32 = 1;
     const LOWER_UP: u32 = 1 << 16;
     let (head, attributes) = split(body, 16)?;
@@ -165,6 +166,7 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
     let (up, carrier) = (flags & UP != 0, flags & LOWER_UP != 0);
     let mut link = Link { index, up, carrier, ..Link::default() };
     let (mut below, mut vlan, mut master, mut belongs) = (None, None, None, (String::new(), None));
+    let (mut elsewhere, mut is_mac_vlan) = (false, false);
     for attribute in attributes {
         match attribute? {
             (ADDRESS, value) => link.mac = mac(value),
@@ -172,14 +174,31 @@ fn link(body: &[u8]) -> Result<Option<Link>, Malformed> {
             (MTU, value) => link.mtu = number(value)?,
             (LINK, value) => below = Some(number(value)?),
             (MASTER, value) => master = Some(number(value)?),
-            (LINK_INFO, value) => (vlan, link.vrf, belongs) = (vlan_of(value)?, vrf_of(value)?, belongs_to(value)?),
+            (LINK_NAMESPACE, _) => elsewhere = true,
+            (LINK_INFO, value) => {
+                (vlan, link.vrf, belongs) = (vlan_of(value)?, vrf_of(value)?, belongs_to(value)?);
+                is_mac_vlan = is_of_kind(value, "macvlan")?;
+            }
             _ => {}
         }
     }
+    // The number of one in another namespace means something else here.
+    link.mac_vlan = below.filter(|_| is_mac_vlan && !elsewhere);
     link.vlan = below.zip(vlan).map(|(below, (id, service))| Vlan { below, id, service });
     let (kind, table) = belongs;
     link.master = master.filter(|index| *index != 0).map(|index| Master { index, kind, table });
     if link.name.is_empty() { Err(Malformed) } else { Ok(Some(link)) }
+}
+
+/// Whether IFLA_LINKINFO says that an interface is of this kind.
+fn is_of_kind(info: &[u8], kind: &str) -> Result<bool, Malformed> {
+    const KIND: u16 = 1;
+    for attribute in Attributes(info) {
+        if let (KIND, value) = attribute? {
+            return Ok(text(value) == kind);
+        }
+    }
+    Ok(false)
 }
 
 /// The VLAN in IFLA_LINKINFO, if that is what the interface is: its id, and whether its tags are those of 802.1ad.

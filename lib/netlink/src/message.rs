@@ -73,6 +73,8 @@ pub struct Link {
     pub mac: Option<MacAddr>,
     /// If it is a VLAN.
     pub vlan: Option<Vlan>,
+    /// If it is a macvlan: the index of the interface below.
+    pub mac_vlan: Option<u32>,
     /// If it belongs to another interface (`ip link set master`).
     pub master: Option<Master>,
     /// If it is a VRF: the number of its table.

@@ -292,6 +292,7 @@ fn messages_say_what_they_say() {
         mtu: 1400,
         mac: Some(MacAddr([2, 0, 0, 0, 0, 7])),
         vlan: Some(Vlan { below: 3, id: 100, service: false }),
+        mac_vlan: None,
         master: None,
         vrf: None,
     };
@@ -300,6 +301,14 @@ fn messages_say_what_they_say() {
     let service = framed(kind::NEW_LINK, 0, 0, &[&[0; 4], &7u32.to_ne_bytes()[..], &[0; 8]].concat(), &attributes);
     let Message::Link(service) = one(&service) else { panic!("a link") };
     assert_eq!(service.vlan, Some(Vlan { below: 3, id: 100, service: true }));
+    let mac_vlan = |more: &[Vec<u8>]| {
+        let info = attribute(18, &attribute(1, b"macvlan\0"));
+        let attributes = [&[attribute(3, b"vrrp4\0"), attribute(5, &3u32.to_ne_bytes()), info][..], more].concat();
+        let message = framed(kind::NEW_LINK, 0, 0, &[&[0; 4], &7u32.to_ne_bytes()[..], &[0; 8]].concat(), &attributes);
+        let Message::Link(link) = one(&message) else { panic!("a link") };
+        link.mac_vlan
+    };
+    assert_eq!((mac_vlan(&[]), mac_vlan(&[attribute(37, &0u32.to_ne_bytes())])), (Some(3), None));
     let address = Address::new(7, "10.0.0.1/24".parse().unwrap());
     assert_eq!(one(&all[1]), Message::Address(address));
     let neighbor = Neighbor {

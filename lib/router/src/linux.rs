@@ -18,7 +18,7 @@ use perigee_api::{ApiError, Reply};
 use perigee_config::Config;
 use perigee_fib::FibWriter;
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, HelperError, HelperHealth, NetlinkSockets, TwinStatus};
+use perigee_helper::{Helper, HelperError, HelperHealth, LinkChange, NetlinkSockets, TwinStatus, TwinWanted};
 use perigee_linux::{AuditReport, Effect, FeedId, Follower, Identity, Input, Port, Report, Setup};
 use perigee_net::{Namespace, Prefix};
 use perigee_netlink::message::Message;

@@ -51,6 +51,8 @@ pub(crate) struct OpenPort {
     losses: Losses,
     /// Whether it had a link at the last check.
     up: bool,
+    /// Whether it takes all frames by its configuration, and now.
+    promiscuous: (bool, bool),
 }
 
 impl OpenPort {
@@ -100,6 +102,7 @@ impl Ports {
             },
             losses: Losses::default(),
             up: false,
+            promiscuous: (config.promiscuous, config.promiscuous),
         };
         let SlowQueues { receivers, outputs, .. } = queues;
         let ports: Vec<OpenPort> = config.ports.iter().zip(ports).map(open).collect();
@@ -108,6 +111,20 @@ impl Ports {
         let pool = |number| ports.iter().find(|port| port.info.port == number).map(|port| port.pool.clone());
         let outputs = Outputs::new(outputs, pool);
         Ports { ports, outputs, receivers, underlay, statistics }
+    }
+
+    /// The ports of these numbers take frames to other MAC addresses than their own: a device lets nothing else in.
+    pub(crate) fn take_all_frames(&mut self, numbers: &BTreeSet<u16>) {
+        for port in &mut self.ports {
+            let (configured, now) = port.promiscuous;
+            let wanted = configured || numbers.contains(&port.info.port);
+            if wanted != now {
+                port.promiscuous.1 = wanted;
+                if let Err(error) = port.port.set_promiscuous(wanted) {
+                    tracing::warn!("{error}; frames to a virtual MAC address may not come in");
+                }
+            }
+        }
     }
 
     /// All ports, in the configuration's order.

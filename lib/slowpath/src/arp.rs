@@ -4,6 +4,7 @@
 //! | heard | answer | learn |
 //! | --- | --- | --- |
 //! | request for us | reply | the sender, if it is on this link |
+//! | request for an address of a virtual station (VRRP) on this link | reply, by the station's MAC | likewise |
 //! | request for a host address (of Linux's loopback), or what is local by a route | reply | likewise |
 //! | request for another interface's address | reply, if this one has none of IPv4: it borrows | likewise |
 //! | request for a station that is answered for (`proxy.rs`) | reply | the sender, if it is on this link |
@@ -22,6 +23,7 @@ use perigee_packet::wire::ethernet::ethertype;
 
 use crate::RouteDecision;
 use crate::frame::{self, Received};
+use crate::interface::Own;
 use crate::machine::{SlowPath, Turn};
 use crate::neighbor::Heard;
 
@@ -45,7 +47,9 @@ impl SlowPath {
         let probe = arp.sender_ip.is_unspecified();
         if ours || !probe && !self.may_be_neighbor(received.interface, arp.sender_ip) {
             self.counters.drops.arp_sender_address += 1;
-            if ours && !self.interfaces.iter().any(|(_, own)| own.config.mac == arp.sender_mac) {
+            let by_us = |(_, own): (_, &Own)| own.config.mac == arp.sender_mac;
+            let by_station = self.interfaces.has_station(received.interface, arp.sender_mac);
+            if ours && !by_station && !self.interfaces.iter().any(by_us) {
                 self.conflict(turn.now, received.interface, IpAddr::V4(arp.sender_ip), arp.sender_mac);
             }
             return;
@@ -60,7 +64,8 @@ impl SlowPath {
         match arp.operation {
             REQUEST if for_us => {
                 self.counters.solicitations_answered += 1;
-                self.send_arp(received.interface, arp.sender_mac, &arp.reply(mac));
+                let station = self.interfaces.station_of(IpAddr::V4(arp.target_ip), received.interface);
+                self.send_arp(received.interface, arp.sender_mac, &arp.reply(station.unwrap_or(mac)));
             }
             REQUEST if for_another => {
                 self.counters.solicitations_answered_for_others += 1;

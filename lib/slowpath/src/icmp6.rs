@@ -179,9 +179,7 @@ impl SlowPath {
     /// All nodes, all routers, and the solicited-node groups of the interface's addresses (RFC 4291 2.8).
     fn is_member(&self, group: Ipv6Addr, received: &Received) -> bool {
         let all = matches!(group.segments(), [0xff02, 0, 0, 0, 0, 0, 0, 1 | 2]);
-        let own = self.interfaces.get(received.interface);
-        let ours = || own.is_some_and(|own| own.has_solicited_node(group));
-        all || is_solicited_node(group) && ours()
+        all || is_solicited_node(group) && self.interfaces.has_solicited_node(received.interface, group)
     }
 
     /// Reports to the sender why its packet was not forwarded, unless a rule forbids it.

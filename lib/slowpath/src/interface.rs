@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use perigee_net::{
-    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, is_link_local,
-    solicited_node,
+    AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, Station,
+    is_link_local, solicited_node,
 };
 
 use crate::Time;
@@ -198,6 +198,28 @@ impl Interfaces {
         self.index();
     }
 
+    /// The MAC address of the virtual station on an interface's link that has this address.
+    pub(crate) fn station_of(&self, address: IpAddr, interface: InterfaceId) -> Option<MacAddr> {
+        let here = |host: &HostAddress| host.station.filter(|station| station.interface == interface);
+        self.host_addresses.iter().filter(|host| host.address.address == address).find_map(here).map(|s| s.mac)
+    }
+
+    /// Whether a virtual station of this MAC address is on an interface's link.
+    pub(crate) fn has_station(&self, interface: InterfaceId, mac: MacAddr) -> bool {
+        self.host_addresses.iter().any(|host| host.station == Some(Station { interface, mac }))
+    }
+
+    /// Is it the solicited-node group of an address of the interface, or of a virtual station on its link?
+    pub(crate) fn has_solicited_node(&self, id: InterfaceId, group: Ipv6Addr) -> bool {
+        let of_station = |host: &HostAddress| match host.address.address {
+            IpAddr::V6(v6) => {
+                host.station.is_some_and(|station| station.interface == id) && solicited_node(v6) == group
+            }
+            IpAddr::V4(_) => false,
+        };
+        self.get(id).is_some_and(|own| own.has_solicited_node(group)) || self.host_addresses.iter().any(of_station)
+    }
+
     fn index(&mut self) {
         self.changes += 1;
         let (mut owners4, mut owners6, mut anycasts, mut broadcasts) = (vec![], vec![], vec![], vec![]);
@@ -253,7 +275,9 @@ impl Interfaces {
     /// Is it an address of this router? A link-local one is asked for on the receiving interface alone.
     pub(crate) fn is_own(&self, address: IpAddr, receiving: InterfaceId) -> bool {
         match address {
-            _ if is_link_local(address) => self.get(receiving).is_some_and(|own| own.has(address)),
+            _ if is_link_local(address) => {
+                self.get(receiving).is_some_and(|own| own.has(address)) || self.station_of(address, receiving).is_some()
+            }
             IpAddr::V4(v4) => find(&self.owners4, &v4).is_some(),
             IpAddr::V6(v6) => find(&self.owners6, &v6).is_some(),
         }
@@ -267,6 +291,9 @@ impl Interfaces {
             IpAddr::V6(v6) => find(&self.owners6, &v6),
         };
         let Some(owner) = owner else { return false };
+        if is_link_local(address) && self.station_of(address, receiving).is_some() {
+            return true;
+        }
         let own = |id| self.get(id).filter(|own| own.has(address));
         match own(receiving).or(owner.and_then(own)) {
             Some(own) => own.is_valid(address),

@@ -226,7 +226,10 @@ impl SlowPath {
         };
         if received.source.is_multicast() {
             self.counters.drops.bad_frame += 1;
-        } else if !received.is_group() && received.destination != mac {
+        } else if !received.is_group()
+            && received.destination != mac
+            && !self.interfaces.has_station(interface, received.destination)
+        {
             self.counters.drops.other_station += 1;
         } else {
             self.receive(turn, &received);

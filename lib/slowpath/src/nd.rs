@@ -89,14 +89,15 @@ impl SlowPath {
         let Some(own) = self.interfaces.get(id) else { return };
         let detects = source.is_unspecified();
         let anycast = own.has_anycast(target);
-        let for_us = own.has(IpAddr::V6(target)) || anycast;
+        let station = self.interfaces.station_of(IpAddr::V6(target), id);
+        let for_us = own.has(IpAddr::V6(target)) || anycast || station.is_some();
         if !for_us || !detects && !self.is_on_link(turn, id, IpAddr::V6(source)) {
             if !self.solicited_for_another(turn, received, source, target, mac) {
                 self.counters.drops.nd_not_for_us += 1;
             }
             return;
         }
-        if !anycast && !own.is_valid(IpAddr::V6(target)) {
+        if !anycast && station.is_none() && !own.is_valid(IpAddr::V6(target)) {
             // RFC 4862 5.4.3: another station tries the same address; our own looped-back frame does not count.
             self.counters.drops.tentative += 1;
             if detects && received.source != own.config.mac {
@@ -218,7 +219,8 @@ impl SlowPath {
         let own = self.interfaces.get(interface)?;
         let anycast = own.has_anycast(target);
         let from = if anycast { own.source6(destination)? } else { target };
-        Some(advertisement_for(from, target, destination, own.config.mac, (true, solicited, !anycast)))
+        let mac = self.interfaces.station_of(IpAddr::V6(target), interface).unwrap_or(own.config.mac);
+        Some(advertisement_for(from, target, destination, mac, (true, solicited, !anycast)))
     }
 
     fn own_mac(&self, interface: InterfaceId) -> MacAddr {

@@ -3,8 +3,8 @@
 
 use crate::world::*;
 use perigee_linux::Effect;
-use perigee_net::{AddressAttributes, AddressScope};
-use perigee_netlink::message::{Address, Link, Master};
+use perigee_net::{AddressAttributes, AddressScope, InterfaceId, MacAddr, RouteTarget, Station};
+use perigee_netlink::message::{Address, Hop, Link, Master, Route, RouteKind};
 
 const LO: u32 = 1;
 
@@ -141,4 +141,48 @@ fn an_address_that_becomes_deprecated_says_so() {
     world.kernel.add_address(Address { tentative: true, duplicate: true, ..own });
     world.settle();
     assert_eq!(world.interface("a").addresses.len(), 1);
+}
+
+/// VRRP of FRR: the virtual address was nobody's while it was the master, and the router's, by another MAC address, while it was not.
+#[test]
+fn a_macvlan_on_a_twin_is_a_virtual_station_while_it_has_a_carrier() {
+    let mut world = with_loopback();
+    let virtual_mac = MacAddr([0, 0, 0x5e, 0, 1, 5]);
+    let vrrp = |carrier| Link { mac: Some(virtual_mac), mac_vlan: Some(A), carrier, ..link(80, "vrrp4") };
+    world.kernel.set_link(vrrp(true));
+    world.kernel.add_address(address(80, "10.0.1.254/32"));
+    world.kernel.add_address(address(80, "fe80::fe/64"));
+    // On a link that is none of the router's it is an address like any other.
+    world.kernel.set_link(link(90, "eth0"));
+    world.kernel.set_link(Link { mac: Some(virtual_mac), mac_vlan: Some(90), ..link(91, "other") });
+    world.kernel.add_address(address(91, "10.7.0.1/24"));
+    world.settle();
+    let stations = |world: &World| -> Vec<_> {
+        let all = world.router.interfaces.host_addresses().iter();
+        all.map(|host| (host.address.to_string(), host.station)).collect()
+    };
+    let station = Some(Station { interface: InterfaceId(0), mac: virtual_mac });
+    let other = ("10.7.0.1/24".to_owned(), None);
+    let both = [("10.0.1.254/32".to_owned(), station), ("fe80::fe/64".to_owned(), station), other.clone()];
+    assert_eq!(stations(&world), both);
+    let interfaces = &world.router.interfaces;
+    assert!(
+        interfaces.has_station(InterfaceId(0), virtual_mac) && !interfaces.has_station(InterfaceId(1), virtual_mac)
+    );
+    // Linux delivers to it whether it is in use or not; the router must not, once another router is the master.
+    let to_it = Hop { link: 80, gateway: None, weight: 1 };
+    world.kernel.add(Route { kind: RouteKind::Local, table: 255, ..route("10.0.1.254/32", 0, &[to_it]) });
+    world.kernel.add(route("10.0.77.0/24", 0, &[to_it]));
+    world.kernel.set_link(vrrp(false));
+    world.settle();
+    assert_eq!(world.router.fib.rib().lookup(ip("10.0.1.254")), None);
+    let (_, route) = world.router.fib.rib().lookup(ip("10.0.77.1")).expect("by the interface below");
+    assert_eq!(route.target, RouteTarget::Connected { interface: InterfaceId(0) });
+    assert_eq!(stations(&world), [other.clone()], "another router is the master");
+    world.kernel.set_link(vrrp(true));
+    world.settle();
+    assert_eq!(stations(&world), both);
+    world.kernel.delete_link(80);
+    world.settle();
+    assert_eq!(stations(&world), [other]);
 }

@@ -509,7 +509,8 @@ fn own(interfaces: &Interfaces, linux_connects: &BTreeSet<InterfaceId>) -> Vec<(
     let local = |address: IpAddr| (Prefix::host(address), Route::new(RouteSource::Local, RouteTarget::Local));
     let anycasts = interfaces.iter().filter(|(_, interface)| interface.up).flat_map(|(_, i)| i.subnet_routers());
     let anycasts = anycasts.map(|(anycast, _)| IpAddr::V6(anycast)).filter(|anycast| !is_link_local(*anycast));
-    let elsewhere = || interfaces.host_addresses().iter();
+    // Virtual stations may have link-local ones.
+    let elsewhere = || interfaces.host_addresses().iter().filter(|host| !is_link_local(host.address.address));
     let anycasts = anycasts.chain(elsewhere().filter_map(|host| Some(host.subnet_router()?.into())));
     routes.extend(anycasts.chain(elsewhere().map(|host| host.address.address)).map(local));
     routes

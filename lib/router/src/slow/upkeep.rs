@@ -55,6 +55,9 @@ impl SlowThread {
             let interface = Interface { up, ..interface.clone() };
             self.tell(Input::SetInterface { id, interface });
         }
+        let stations = interfaces.host_addresses().iter().filter_map(|host| host.station);
+        let ports = stations.filter_map(|station| interfaces.get(station.interface)).map(|interface| interface.port);
+        self.parts.ports.take_all_frames(&ports.collect());
         self.tell(Input::SetHostAddresses { addresses: interfaces.host_addresses().to_vec() });
         self.carry_out();
     }

@@ -248,7 +248,7 @@ fn what_the_router_speaks_from_is_the_best_of_all_its_addresses() {
         let outgoing = InterfaceId(rng.random_range(0..3));
         let host_addresses: Vec<HostAddress> = (0..rng.random_range(0..3))
             .map(|_| random(&mut rng))
-            .map(|(address, attributes)| HostAddress { address, attributes })
+            .map(|(address, attributes)| HostAddress { address, attributes, station: None })
             .collect();
         let mut others: Vec<(Owner, InterfaceAddress, AddressAttributes)> =
             host_addresses.iter().map(|host| (None, host.address, host.attributes)).collect();

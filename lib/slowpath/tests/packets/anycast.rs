@@ -136,7 +136,8 @@ fn subnets_without_a_connected_route_have_one() {
     config.addresses.push(alone);
     config.attributes.insert(alone, attributes);
     w.set(RIGHT, config);
-    let elsewhere = HostAddress { address: prefix("2001:db8:6::1/64"), attributes: AddressAttributes::default() };
+    let attributes = AddressAttributes::default();
+    let elsewhere = HostAddress { address: prefix("2001:db8:6::1/64"), attributes, station: None };
     w.input(Input::SetHostAddresses { addresses: vec![elsewhere] });
     w.advance(1500);
     w.sent.clear();

@@ -8,9 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::world::*;
 use perigee_net::{
     AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, MacAddr, MulticastOutput,
-    Policy, Proxy, ReversePath,
+    Policy, Proxy, ReversePath, Station,
 };
 use perigee_packet::wire::arp::Repr;
+use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{icmp4, icmp6, ipv4, ipv6, protocol};
 use perigee_packet::{Ethernet, Ipv4, Ipv6};
 use perigee_slowpath::*;
@@ -91,7 +92,13 @@ fn any_mac(rng: &mut StdRng) -> MacAddr {
     match rng.random_range(0..10) {
         0 => MacAddr::BROADCAST,
         1 => MacAddr::ZERO,
-        2 => mac(InterfaceId(rng.random_range(1..3))),
+        2 => {
+            if rng.random_bool(0.3) {
+                VIRTUAL
+            } else {
+                mac(InterfaceId(rng.random_range(1..3)))
+            }
+        }
         3 => MacAddr([0x33, 0x33, 0, 0, 0, 1]),
         _ => host(InterfaceId(rng.random_range(1..3)), rng.random_range(2..9)).mac,
     }
@@ -281,12 +288,22 @@ fn any_attributes(rng: &mut StdRng) -> AddressAttributes {
     }
 }
 
+fn any_station(rng: &mut StdRng) -> Option<Station> {
+    let interface = InterfaceId(rng.random_range(1..4));
+    rng.random_bool(0.3).then_some(Station { interface, mac: VIRTUAL })
+}
+
+/// The MAC address of VRRP's group 5.
+const VIRTUAL: MacAddr = MacAddr([0, 0, 0x5e, 0, 1, 5]);
+
 /// Addresses that are on no interface, or on one as well.
 pub fn any_host_addresses(rng: &mut StdRng) -> Vec<HostAddress> {
     const SOME: &[&str] =
         &["10.255.255.1/32", "10.0.2.1/32", "2001:db8:ffff::1/128", "2001:db8:fffe::1/64", "2001:db8:1::1/64"];
     let some = SOME.iter().filter(|_| rng.random_bool(0.4)).map(|text| prefix(text)).collect::<Vec<_>>();
-    some.into_iter().map(|address| HostAddress { address, attributes: any_attributes(rng) }).collect()
+    some.into_iter()
+        .map(|address| HostAddress { address, attributes: any_attributes(rng), station: any_station(rng) })
+        .collect()
 }
 
 fn reconfigure(rng: &mut StdRng) -> Input<'static> {
@@ -398,7 +415,9 @@ impl Mirror {
     fn sent(&self, id: InterfaceId, frame: &[u8]) {
         let config = &self.interfaces[&id];
         let view = Ethernet::new(frame).unwrap();
-        assert!(config.up && view.source() == config.mac);
+        // A virtual station answers ARP itself.
+        let by_station = view.source() == VIRTUAL && view.ethertype() == ethertype::ARP;
+        assert!(config.up && (view.source() == config.mac || by_station));
         match view.ethertype() {
             0x0800 => {
                 assert!(view.payload().len() <= usize::from(config.mtu));

@@ -20,6 +20,7 @@ mod multicast;
 mod nd;
 mod proxy;
 mod redirect;
+mod stations;
 mod strangers;
 mod twin;
 mod unnumbered;

@@ -13,7 +13,7 @@ const LOOPBACK4: &str = "10.255.0.1";
 const LOOPBACK6: &str = "2001:db8:ffff::1";
 
 fn host_address(text: &str) -> HostAddress {
-    HostAddress { address: prefix(text), attributes: AddressAttributes::default() }
+    HostAddress { address: prefix(text), attributes: AddressAttributes::default(), station: None }
 }
 
 /// Interfaces with these addresses (besides the link-local one), and routes; the loopback has `loopback`.
@@ -199,7 +199,7 @@ fn an_address_of_small_scope_is_no_source_elsewhere() {
     w.hosts.insert((LEFT, v6("fe80::2").into()), host(LEFT, 2).mac);
     let scoped = |text, scope| {
         let attributes = AddressAttributes { scope, ..AddressAttributes::default() };
-        HostAddress { address: prefix(text), attributes }
+        HostAddress { address: prefix(text), attributes, station: None }
     };
     let addresses = vec![
         scoped("10.255.1.1/32", AddressScope::Host),
