@@ -14,6 +14,7 @@ perigee_tests::scenarios![
     a_file_that_is_no_regular_one_is_refused_and_nothing_waits_for_it,
     a_crash_in_a_c_module_is_in_the_log,
     exit_in_a_c_module_is_in_the_log,
+    a_destructor_that_does_not_return_does_not_keep_the_end,
 ];
 
 /// The default fast path.
@@ -152,4 +153,19 @@ fn exit_in_a_c_module_is_in_the_log(world: &World) {
     let script = calling(world, &library, "exits");
     let router = takes(world, &client, &script);
     ends(&router, world, &before, "exit was called in C code of the script /run/exits.lua: the router ends");
+}
+
+/// The process stayed until the end by force, half a minute later: destructors run in `exit`.
+fn a_destructor_that_does_not_return_does_not_keep_the_end(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let text = "__attribute__((destructor)) static void leave(void) { for (volatile long n = 0;; n++) ; }\n";
+    let library = module(world, "leaves", &format!("{text}int leaves(void) {{ return 0; }}\n"));
+    // Its VM is never closed: it is stopped by force, and so the module is there until the end.
+    let looping = format!("require('ffi').load({library:?}) return function(worker) while true do end end");
+    world.file("looping.lua", &looping);
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    router.ask("reload /run/looping.lua").refused("/run/looping.lua did not return for ");
+    client.reaches("10.0.2.2");
+    router.stop().says("a destructor of a C module did not return within 1s: the process ends without it");
 }

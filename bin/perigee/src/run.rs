@@ -16,10 +16,14 @@ use signals::Signals;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+/// How long destructors of scripts' C modules may take, when all else has ended.
+const DESTRUCTORS: Duration = Duration::from_secs(1);
 
 /// Arguments of `perigee run`.
 #[derive(Args)]
@@ -119,8 +123,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     tracing::info!("running; `perigee show ports --socket {}`", word(socket));
     let asked = signals.wait(&running);
     ends();
-    let account = running.shut_down()?;
-    tracing::info!("stopped; every packet buffer is back; {account}");
+    let account = running.shut_down();
+    perigee_lua::end_within(DESTRUCTORS, u8::from(!(asked && account.is_ok())));
+    tracing::info!("stopped; every packet buffer is back; {}", account?);
     Ok(if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -29,7 +29,7 @@ mod force;
 mod stack;
 
 pub(crate) use code::{learn_modules, take_loader_lock};
-pub use force::end_by_force;
+pub use force::{end_by_force, end_within};
 
 use mlua::ffi::{self, lua_State};
 use stack::{Bounds, Place};

@@ -28,7 +28,7 @@ pub mod snabb;
 pub mod task;
 pub mod vm;
 
-pub use exit::end_by_force;
+pub use exit::{end_by_force, end_within};
 pub use header::header;
 pub use host::ScriptCounters;
 pub use mlua;

@@ -199,6 +199,7 @@ pub fn child() {
     }
     bed.stop.request();
     thread.join().expect("the worker's thread has not panicked");
+    perigee_lua::end_within(Duration::from_secs(1), 0);
 }
 
 fn try_one(bed: &Bed, scripts: &Scripts, path: &Path) -> &'static str {

@@ -5,6 +5,8 @@
 
 use std::ffi::c_int;
 use std::fmt::{self, Write};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 /// Says in a line why, and ends the process at once. The helper restores the interfaces when its socket closes.
 pub fn end_by_force(why: fmt::Arguments<'_>) -> ! {
@@ -13,6 +15,22 @@ pub fn end_by_force(why: fmt::Arguments<'_>) -> ! {
     unsafe {
         libc::kill(libc::getpid(), libc::SIGKILL);
         libc::_exit(128 + libc::SIGKILL);
+    }
+}
+
+/// Sees to it that the process ends within a time from now on, by this code: destructors of C modules run in `exit`, and one may not return.
+pub fn end_within(longest: Duration, code: u8) {
+    let (started, waiting) = sync_channel(1);
+    let body = move || {
+        let _ = started.send(());
+        std::thread::sleep(longest);
+        say(format_args!("a destructor of a C module did not return within {longest:?}: the process ends without it"));
+        // SAFETY: has no requirements.
+        unsafe { libc::_exit(code.into()) }
+    };
+    // Without the thread, the process may end later. It has to run before `exit` keeps the dynamic loader locked.
+    if std::thread::Builder::new().name("end".to_owned()).spawn(body).is_ok() {
+        let _ = waiting.recv();
     }
 }
 

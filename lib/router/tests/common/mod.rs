@@ -333,7 +333,7 @@ impl Bed {
         };
         let parts = SlowParts {
             ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, below),
-            settings: Settings { config, path: path.to_owned(), machine, read: Arc::new(|path| std::fs::read(path)) },
+            settings: Settings { config, path: path.to_owned(), machine, read: Arc::new(|path, _| std::fs::read(path)) },
             workers: Workers::new(ends, custom),
             assistants,
             forwarding,
