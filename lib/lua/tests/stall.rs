@@ -233,6 +233,22 @@ fn a_script_that_does_not_return_while_it_loads_is_refused() {
     });
 }
 
+/// Whoever asks for a script, the slow path, waited for the loader without limit. What comes too late is not installed.
+#[test]
+fn a_script_that_is_not_found_in_time_is_not_waited_for() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    let (found, finds) = std::sync::mpsc::channel();
+    bed.run(&scripts, || {
+        let late = scripts.replace_by(move || Ok(finds.recv().unwrap())).expect_err("it is not found");
+        assert_eq!(late.to_string(), "the script was not loaded within 10s; nothing has changed");
+        found.send(Script::builtin()).unwrap();
+        // The loader works on, and it is the next one that runs.
+        assert_eq!(scripts.replace(script(WASTEFUL)), Ok(2));
+        assert_eq!(scripts.status().name, "test.lua");
+    });
+}
+
 #[test]
 fn a_first_script_that_stalls_gives_way_to_the_built_in_one() {
     let bed = Bed::new();

@@ -28,10 +28,10 @@ const TICK: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(200);
 /// How long a thread that stands in a library is asked in one go.
 const INSIST: Duration = Duration::from_millis(100);
-/// How often a thread that has answered is asked in vain before the process ends: with the pauses, more than a second.
-const ASKED: u32 = 8;
+/// How often a thread that has answered is asked in vain before the process ends: with the pauses, about a second.
+const ASKED: u32 = 6;
 /// How long the dynamic loader may be locked.
-const LOCKED: Duration = Duration::from_millis(2500);
+const LOCKED: Duration = Duration::from_millis(2200);
 /// After so many times its budget a script is stopped even if it seems to wait for a core.
 const LONG: u32 = 10;
 /// The longest that a script may take to load, in C or machine code; in interpreted code instructions are counted.
