@@ -137,6 +137,30 @@ fn a_c_module_that_waits_for_a_condition_is_stopped() {
     is_stopped(calling(&library(folder.path(), "waits", text), "waits"));
 }
 
+/// What a handler of a module's has interrupted is not left either: here `malloc`, with its lock. The process lives on, as the handler returns at last.
+#[test]
+fn a_signal_handler_above_malloc_is_not_left() {
+    let folder = tempfile::tempdir().unwrap();
+    // It ends after a while, on whichever thread it comes: other tests share the process.
+    let text = "#include <signal.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/time.h>\n#include <time.h>
+        static volatile int times;
+        static void busy(int n) {
+          struct itimerval never = {{0, 0}, {0, 0}}; struct timespec a, b; (void)n;
+          if (times++ > 100) { setitimer(ITIMER_VIRTUAL, &never, 0); return; }
+          clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+          do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+          while ((b.tv_sec - a.tv_sec) * 1000 + (b.tv_nsec - a.tv_nsec) / 1000000 < 20);
+        }
+        int alarms(void) {
+          struct itimerval every = {{0, 1000}, {0, 1000}};
+          signal(SIGVTALRM, busy);
+          setitimer(ITIMER_VIRTUAL, &every, 0);
+          for (unsigned n = 1;; n++) { char *volatile p = malloc(n % 65536 + 1); p[0] = 1; free(p); }
+        }";
+    let path = library(folder.path(), "alarms", text);
+    is_stopped(calling(&path, "alarms"));
+}
+
 /// Between two calls of stdio, which hold a lock while they write.
 #[test]
 fn a_c_module_that_prints_for_ever_is_stopped_outside_of_stdio() {

@@ -9,8 +9,8 @@
 //!  perigee_exit_call ► LuaJIT ► libc: read ► kernel          may, if it waits: the signal has ended the system call (EINTR)
 //! ```
 //!
-//! Two ways to know, of which one is enough. First, the words on the stack are looked through: if none of them can be a return address into a
-//! library, none is. That is sound, but what earlier calls have left behind can look like one. Then the frames are followed by
+//! Two ways to know, of which one is enough. First, the words on the stack are looked through: if none of them is an address in a library's
+//! code, no frame is a library's. That is sound, but what earlier calls have left behind looks like one. Then the frames are followed by
 //! what the compiler says of them, down to where they cannot be: LuaJIT's machine code has no description, and from there on the
 //! words are looked through again.
 
@@ -51,7 +51,8 @@ pub(super) fn may_leave_here(bounds: Bounds) -> bool {
     follow(0, None, false, bounds)
 }
 
-/// Whether no word between a stack pointer and the frame can be a return address into a library.
+/// Whether no word between a stack pointer and the frame is an address in a library's code. Not return addresses alone: a handler of a C module's may have
+/// interrupted a library anywhere.
 fn is_clean(stack: usize, bounds: Bounds) -> bool {
     // Another stack than the thread's: what called it is not known.
     if stack < bounds.low || stack > bounds.frame {
@@ -60,28 +61,12 @@ fn is_clean(stack: usize, bounds: Bounds) -> bool {
     let words = (stack & !7..bounds.frame).step_by(8);
     // SAFETY: all of it is the stack of this very thread, in use.
     let mut words = words.map(|at| unsafe { (at as *const usize).read_volatile() });
-    !words.any(|word| code::is_library(address(word)) && behind_call(address(word)))
+    !words.any(|word| code::is_library(address(word)))
 }
 
 /// A return address without what the processor signs it with.
 fn address(word: usize) -> usize {
     if cfg!(target_arch = "aarch64") { word & 0xffff_ffff_ffff } else { word }
-}
-
-/// Whether the instruction before an address of a library can be a call.
-fn behind_call(at: usize) -> bool {
-    // Nothing is known of the first instructions of a library's code.
-    if !code::is_library(at - 8) {
-        return true;
-    }
-    // SAFETY: the code of a library that stays loaded, which can be read as well as run.
-    let byte = |back: usize| unsafe { *((at - back) as *const u8) };
-    if cfg!(target_arch = "aarch64") {
-        // bl, and blr with its signed kin.
-        return byte(1) & 0xfc == 0x94 || byte(1) & 0xfe == 0xd6;
-    }
-    // call rel32; call r/m64, which has one of five lengths.
-    byte(5) == 0xe8 || [2, 3, 4, 6, 7].iter().any(|back| byte(*back) == 0xff && byte(*back - 1) >> 3 & 7 == 2)
 }
 
 /// Whether the instruction before an address of a library is a system call.
