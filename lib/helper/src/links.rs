@@ -9,7 +9,7 @@ use std::{fs, io};
 use futures::TryStreamExt;
 use perigee_net::{InterfaceAddress, MacAddr};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use serde::{Deserialize, Serialize};
 use tun_rs::{DeviceBuilder, Layer};
@@ -48,13 +48,15 @@ pub(super) struct Undo {
     settings: Vec<(String, String)>,
 }
 
+/// The alias by which a twin is known to be one, when its router has ended and it is still there.
+const ALIAS: &str = "perigee twin";
+
 /// Makes a TAP as requested, in the namespace of this thread. If anything fails it vanishes, as its descriptor is closed.
 pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Failure> {
     let name = &wanted.name;
     let failed = |failure: Failure| failure.of(format_args!("cannot create the twin `{name}`"));
     if fs::exists(format!("/proc/sys/net/ipv4/conf/{name}")).unwrap_or(false) {
-        let taken = "an interface of that name is there already; rename it or the port";
-        return Err(failed(taken.to_owned().into()));
+        make_way(name).map_err(failed)?;
     }
     // Not up yet: the kernel would add a link-local address before that is disabled.
     let device = DeviceBuilder::new().name(name.as_str()).layer(Layer::L2).enable(false).build_sync();
@@ -65,7 +67,7 @@ pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Fa
         let index = link.header.index;
         set_all(name, &TWIN_SETTINGS)?;
         let message = LinkUnspec::new_with_index(index).address(wanted.mac.0.to_vec()).mtu(u32::from(wanted.mtu));
-        set(&netlink, message).await?;
+        set(&netlink, message.append_extra_attribute(LinkAttribute::IfAlias(ALIAS.to_owned()))).await?;
         for address in &wanted.addresses {
             add_address(&netlink, index, *address).await?;
         }
@@ -76,6 +78,27 @@ pub(super) fn make_twin(wanted: &TwinWanted) -> Result<(OwnedFd, TwinStatus), Fa
     };
     let index = with_netlink(setup).map_err(failed)?;
     Ok((fd, TwinStatus { name: name.clone(), namespace: wanted.namespace.clone(), index }))
+}
+
+/// Removes a twin that a router has left behind: it has the alias of one, and nobody holds it.
+fn make_way(name: &str) -> Result<(), Failure> {
+    let taken = || "an interface of that name is there already; rename it or the port".to_owned().into();
+    let look = async |netlink: Handle| find(&netlink, name).await;
+    let link = with_netlink(look)?;
+    let alias = attribute(&link, |a| match a {
+        LinkAttribute::IfAlias(alias) => Some(alias.clone()),
+        _ => None,
+    });
+    if kind(&link) != Some(InfoKind::Tun) || alias.as_deref() != Some(ALIAS) {
+        return Err(taken());
+    }
+    // The kernel refuses to attach to one that somebody holds.
+    let held = DeviceBuilder::new().name(name).layer(Layer::L2).enable(false).build_sync();
+    held.map_err(|_| {
+        Failure::from("another router has a twin of that name; end that one, or rename the port".to_owned())
+    })?;
+    tracing::info!("the twin `{name}` was left behind by a router that has ended: it is made again");
+    remove_twins(&[link.header.index])
 }
 
 /// Sets an interface up or down, its carrier, its MTU, its MAC address, its addresses, if it is one of the changeable ones. One that is
@@ -123,13 +146,27 @@ pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) ->
 pub(super) fn mac(name: &str) -> Result<MacAddr, Failure> {
     let read = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
+        is_ethernet(&link)?;
         let mac = attribute(&link, |a| match a {
             LinkAttribute::Address(mac) => mac.as_slice().try_into().ok().map(MacAddr),
             _ => None,
         });
-        mac.ok_or_else(|| "it is no Ethernet interface".to_owned().into())
+        mac.ok_or_else(|| "it has no Ethernet address".to_owned().into())
     };
     with_netlink(read).map_err(|failure| failure.of(format_args!("cannot use the interface `{name}`")))
+}
+
+/// Refuses interfaces that cannot carry a port, before anything of them is changed.
+fn is_ethernet(link: &LinkMessage) -> Result<(), Failure> {
+    match link.header.link_layer_type {
+        LinkLayerType::Ether => Ok(()),
+        LinkLayerType::Loopback => {
+            Err("it is Linux's loopback, which leads to no wire; name an Ethernet interface".to_owned().into())
+        }
+        other => {
+            Err(format!("it is no Ethernet interface, but one of type {other:?}; name an Ethernet interface").into())
+        }
+    }
 }
 
 /// How to restore an interface after [`prepare`].
@@ -137,6 +174,7 @@ pub(super) fn look(wanted: &LinkPreparation) -> Result<Undo, Failure> {
     let name = &wanted.name;
     let look = async |netlink: Handle| {
         let link = find(&netlink, name).await?;
+        is_ethernet(&link)?;
         let mac = attribute(&link, |a| match a {
             LinkAttribute::Address(mac) => Some(mac.clone()),
             _ => None,
@@ -205,6 +243,12 @@ impl Undo {
         Undo { name, settings, ..self.clone() }
     }
 
+    /// The same, and how to restore what was not to be changed when this was written, and is now: as `newer` has it.
+    pub(super) fn and(&self, newer: &Undo) -> Undo {
+        let (mac, mtu) = (self.mac.clone().or_else(|| newer.mac.clone()), self.mtu.or(newer.mtu));
+        Undo { mac, mtu, ..self.clone() }
+    }
+
     /// Whether it is about an interface that is gone, as `newer` is about another one of its name.
     pub(super) fn is_outdated_by(&self, newer: &Undo) -> bool {
         self.name == newer.name && self.index != newer.index
@@ -239,26 +283,60 @@ async fn name_of(netlink: &Handle, index: u32) -> Result<Option<String>, Failure
     }))
 }
 
+/// Each change is a message of its own: one that is refused does not take the others along. The first refusal is reported.
 async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     let link = find(netlink, &undo.name).await?;
-    // DPDK makes an interface promiscuous and leaves it so.
-    let mut message = LinkUnspec::new_with_index(link.header.index).promiscuous(undo.was_promiscuous);
-    if let Some(mac) = &undo.mac {
-        message = message.address(mac.clone());
-    }
-    if let Some(mtu) = undo.mtu {
-        message = message.mtu(mtu);
-    }
-    if let Some(gro) = undo.gro {
-        message = message.append_extra_attribute(LinkAttribute::GroMaxSize(gro));
-    }
+    let message = || LinkUnspec::new_with_index(link.header.index);
+    let mut changes = Vec::new();
     if !undo.was_up {
-        message = message.down();
+        changes.push(message().down());
     }
+    // DPDK makes an interface promiscuous and leaves it so.
+    changes.push(message().promiscuous(undo.was_promiscuous));
+    changes.extend(undo.mac.clone().map(|mac| message().address(mac)));
+    changes.extend(undo.mtu.map(|mtu| message().mtu(mtu)));
+    changes.extend(undo.gro.map(|gro| message().append_extra_attribute(LinkAttribute::GroMaxSize(gro))));
+    let mut result = Ok(());
+    for change in changes {
+        result = result.and(set(netlink, change).await);
+    }
+    // Last: an interface that has IPv6 again makes an address of its MAC address at once.
     for (path, value) in &undo.settings {
-        write_setting(path, value).map_err(|error| Failure::from(error).of(path))?;
+        result = result.and(write_setting(path, value).map_err(|error| Failure::from(error).of(path)));
     }
-    set(netlink, message).await
+    result
+}
+
+/// Removes interfaces by their numbers: twins, and VLANs on them. They vanish with the router, unless it had them stay; one that is gone
+/// needs nothing, and one that is neither is left alone.
+pub(super) fn remove_twins(links: &[u32]) -> Result<(), Failure> {
+    let remove = async |netlink: Handle| {
+        let mut result = Ok(());
+        for index in links {
+            let found = match netlink.link().get().match_index(*index).execute().try_next().await {
+                Err(error) if is_absent(&error) => None,
+                found => found?,
+            };
+            if found.is_some_and(|link| matches!(kind(&link), Some(InfoKind::Tun | InfoKind::Vlan))) {
+                result = match netlink.link().del(*index).execute().await {
+                    Err(error) if !is_absent(&error) => result.and(Err(error.into())),
+                    _ => result,
+                };
+            }
+        }
+        result
+    };
+    with_netlink(remove).map_err(|failure| failure.of("cannot remove the router's twins"))
+}
+
+fn kind(link: &LinkMessage) -> Option<InfoKind> {
+    attribute(link, |a| match a {
+        LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
+            LinkInfo::Kind(kind) => Some(kind.clone()),
+            _ => None,
+        }),
+        _ => None,
+    })
 }
 
 /// Runs `work` with a netlink socket of this thread's namespace.

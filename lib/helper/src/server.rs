@@ -286,11 +286,11 @@ impl Server {
                 self.name(None, &name)?;
                 let undo = inside(None, move || links::look(&preparation).map(|undo| (preparation, undo)))?;
                 let (preparation, undo) = undo;
-                let again = self.state.restores(&undo);
-                if !again {
-                    // Before it is done, so that it is undone whenever this process dies.
-                    self.note(Change::Preparing(undo.clone()));
-                }
+                let before = self.state.undo_of(&undo);
+                let again = before.is_some();
+                // Before it is done, so that it is undone whenever this process dies.
+                let noted = before.map_or_else(|| undo.clone(), |before| before.and(&undo));
+                self.note(Change::Preparing(noted));
                 let prepared = inside(None, move || links::prepare(&preparation, &undo));
                 if prepared.is_err() && !again {
                     self.note(Change::NotPrepared(name));
@@ -374,6 +374,7 @@ impl Server {
         for (path, identity) in std::mem::take(&mut self.state.remove) {
             remove(&path, identity);
         }
+        self.remove_twins();
         self.note(Change::Restored);
         if let Some(mut standby) = self.standby.take() {
             drop(standby.socket);
@@ -410,6 +411,18 @@ fn remove(path: &Path, identity: Option<(u64, u64)>) {
             .and_then(|()| std::fs::remove_dir(path)),
         false => std::fs::remove_file(path),
     };
+}
+
+impl Server {
+    /// Removes the twins that have not vanished with the router.
+    fn remove_twins(&self) {
+        for (namespace, links) in self.state.links() {
+            if let Err(error) = inside(namespace.as_ref(), move || links::remove_twins(&links)) {
+                // A namespace that is gone has taken them along.
+                tracing::debug!("{error}");
+            }
+        }
+    }
 }
 
 /// A socket of this thread's namespace.

@@ -62,7 +62,10 @@ impl State {
         match change {
             Change::Preparing(undo) => {
                 self.undo.retain(|older| !older.is_outdated_by(&undo));
-                self.undo.push(undo);
+                match self.undo.iter_mut().find(|older| older.name() == undo.name()) {
+                    Some(older) => *older = undo,
+                    None => self.undo.push(undo),
+                }
             }
             Change::NotPrepared(name) => {
                 if let Some(last) = self.undo.iter().rposition(|undo| undo.name() == name) {
@@ -98,9 +101,18 @@ impl State {
         all.chain(configuration).chain(started).collect()
     }
 
-    /// Whether an interface was prepared before: it is restored to what it was then.
-    pub fn restores(&self, undo: &Undo) -> bool {
-        self.undo.iter().any(|older| older.name() == undo.name() && !older.is_outdated_by(undo))
+    /// What is known of an interface that was prepared before: it is restored to what it was then.
+    pub fn undo_of(&self, undo: &Undo) -> Option<&Undo> {
+        self.undo.iter().find(|older| older.name() == undo.name() && !older.is_outdated_by(undo))
+    }
+
+    /// The twins, and VLANs on them, of each namespace.
+    pub fn links(&self) -> BTreeMap<Option<Namespace>, Vec<u32>> {
+        let mut all: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        for ((namespace, _), link) in &self.links {
+            all.entry(namespace.clone()).or_default().push(*link);
+        }
+        all
     }
 
     /// Whether the router may have something done in this namespace: once it has started, only where it had something done before.
