@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Scripts, C modules and files that would stop the router for good: known traffic crosses again, or the process has ended by itself with a line that
-//! says why, and its interfaces are as they were.
+//! Scripts, C modules and files that would stop the router for good: known traffic crosses again, or the process has
+//! ended by itself with a line that says why, and its interfaces are as they were.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Good, Host, Router, World, run, wait_seeing};
@@ -84,7 +84,8 @@ fn a_thread_that_takes_no_signal_ends_the_router_by_force(world: &World) {
     );
 }
 
-/// The worker hung in it while it changed scripts, and took none any more; of a refused script, the loader hung, and with it the slow path.
+/// The worker hung in it while it changed scripts, and took none any more; of a refused script, the loader hung, and
+/// with it the slow path.
 fn a_finalizer_that_does_not_return_keeps_neither_worker_nor_loader(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let router = world.router("", PORTS);

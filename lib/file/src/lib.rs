@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Files that an operator names, read so that none of them stops the router: only regular ones, up to a size, for a time.
+//! Files that an operator names, read so that none of them stops the router: only regular ones, up to a size, for a
+//! time.
 //!
 //! ```text
 //!  read ──► a thread of its own: stat, open without waiting, fstat, read up to the limit
@@ -108,7 +109,8 @@ fn kind(found: FileType) -> &'static str {
     }
 }
 
-/// What it holds now, whatever its size was said to be: files of /proc have none, and another program may go on writing.
+/// What it holds now, whatever its size was said to be: files of /proc have none, and another program may go on
+/// writing.
 fn contents(file: File, longest: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(longest + 1).read_to_end(&mut bytes)?;
@@ -163,7 +165,8 @@ mod tests {
         }
     }
 
-    /// A network file that does not answer kept the thread that read it, and with it the slow path. After some of them no more is tried.
+    /// A network file that does not answer kept the thread that read it, and with it the slow path. After some of them
+    /// no more is tried.
     #[test]
     fn a_file_that_does_not_answer_is_waited_for_no_longer_than_the_limit() {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

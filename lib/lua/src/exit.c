@@ -17,15 +17,16 @@ void lua_close(struct lua_State *L);
 /* The size that exit.rs has room for. */
 _Static_assert(sizeof(sigjmp_buf) <= 512 && _Alignof(sigjmp_buf) <= 16, "sigjmp_buf fits");
 
-/* What calls before this one have left on the stack looks like return addresses: the handler has less to doubt without it. */
+/* What calls before this one have left on the stack looks like return addresses: without it, the handler has less to
+ * doubt. */
 static __attribute__((noinline)) void clear_stack(void) {
   char old[32 << 10];
   memset(old, 0, sizeof old);
   __asm__ volatile("" : : "r"(old) : "memory");
 }
 
-/* A way out: what exit.rs keeps of it for the handler. `armed` is 1 while the call can be left, `frame` is where the stack of the code that
- * may be left begins. */
+/* A way out: what exit.rs keeps of it for the handler. `armed` is 1 while the call can be left, `frame` is where the
+ * stack of the code that may be left begins. */
 struct way {
   void *jump;
   atomic_int *armed;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The way out of a script that does not return: its thread is stopped where it stands and continues behind the call.
 //!
-//! A hook of LuaJIT's does not fire in compiled code, and nothing in Lua reaches a C module that loops or sleeps. A signal reaches
-//! all of them. Its handler jumps back (`siglongjmp`) to where the thread called the script, over frames of C and of LuaJIT only;
-//! the VM is in an unknown state then and is never touched again, not even to free it.
+//! A hook of LuaJIT's does not fire in compiled code, and nothing in Lua reaches a C module that loops or sleeps. A
+//! signal reaches all of them. Its handler jumps back (`siglongjmp`) to where the thread called the script, over frames
+//! of C and of LuaJIT only; the VM is in an unknown state then and is never touched again, not even to free it.
 //!
 //! ```text
 //!  watchdog ──signal──► handler on the script's thread, by where that stands, and everything on its stack:
@@ -13,8 +13,8 @@
 //!                         waiting in the kernel, in a call under no lock ─────────► leaves
 //! ```
 //!
-//! So nothing of Rust's is ever left half-done, and no lock of the C library stays locked. A thread that cannot be left at all ends the
-//! process: [`end_by_force`].
+//! So nothing of Rust's is ever left half-done, and no lock of the C library stays locked. A thread that cannot be left
+//! at all ends the process: [`end_by_force`].
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -148,8 +148,8 @@ impl Exit {
         Own { exit, _not_another_threads: PhantomData }
     }
 
-    /// Calls the function below its arguments on the stack of `state`, as `lua_pcall` does, and returns its status. To be called by
-    /// this exit's thread.
+    /// Calls the function below its arguments on the stack of `state`, as `lua_pcall` does, and returns its status. To
+    /// be called by this exit's thread.
     ///
     /// # Safety
     /// `state` is a VM that nothing else uses meanwhile, with a function and `arguments` values on its stack.
@@ -180,8 +180,8 @@ impl Exit {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let depth = DEPTH.replace(0);
         let way = Way { jump: self.jump.get().cast(), armed: &raw const self.armed, frame: &raw const self.frame };
-        // SAFETY: `jump` is large enough and this thread's, and the caller vouches for the stack. Rust's frames, from here on down,
-        // are not left: `perigee_exit_leave` ends in `perigee_exit_call`.
+        // SAFETY: `jump` is large enough and this thread's, and the caller vouches for the stack. Rust's frames, from
+        // here on down, are not left: `perigee_exit_leave` ends in `perigee_exit_call`.
         let status = unsafe { perigee_exit_call(&raw const way, state, arguments, results, close) };
         DEPTH.set(depth);
         PENDING.set(false);
@@ -193,7 +193,8 @@ impl Exit {
         (self.armed.load(Ordering::Acquire) != 0).then(|| self.calls.load(Ordering::Relaxed))
     }
 
-    /// Asks the thread to leave a call of a script now, if it can; to be repeated until [`Self::in_script`] says that it has.
+    /// Asks the thread to leave a call of a script now, if it can; to be repeated until [`Self::in_script`] says that
+    /// it has.
     pub(crate) fn push(&self, call: u64) {
         self.wanted.store(call, Ordering::Release);
         // SAFETY: has no requirements; a thread that has ended is an error, which means that it has left.
@@ -238,7 +239,8 @@ impl Exit {
 
     /// CPU time of its thread; `None` if it has ended.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        // The clock of a thread, as the kernel encodes it (linux/posix-timers.h): CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED.
+        // The clock of a thread, as the kernel encodes it (linux/posix-timers.h): CPUCLOCK_PERTHREAD_MASK |
+        // CPUCLOCK_SCHED.
         let clock = !self.thread << 3 | 6;
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is valid.
@@ -321,7 +323,8 @@ fn leave() {
     }
 }
 
-/// The lowest address of the calling thread's stack; the highest there is if it is not known, so that nothing is on the stack.
+/// The lowest address of the calling thread's stack; the highest there is if it is not known, so that nothing is on the
+/// stack.
 fn lowest_of_stack() -> usize {
     // SAFETY: the attributes are filled by the first call, read by the second and freed by the third.
     unsafe {

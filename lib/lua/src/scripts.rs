@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The scripts of a router's workers: which one is current, how a new one takes over, and what happens when one throws or does
-//! not return.
+//! The scripts of a router's workers: which one is current, how a new one takes over, and what happens when one throws
+//! or does not return.
 //!
 //! ```text
 //!  replace ──► loader: a fresh VM for each worker ──► installed: a new generation ──► each worker's loop returns, and it
@@ -17,10 +17,10 @@
 //! | `scripts/watchdog.rs` | the thread that finds workers whose script does not return, and the budgets |
 //! | `scripts/notes.rs` | the thread that logs what the others say, which wait for nothing |
 //!
-//! A new script is loaded once per worker, each time in a fresh VM; if that fails anywhere, it is refused and nothing changes.
-//! Then every worker's next look at `running()` is false, its loop returns at a batch boundary, and it goes on in the new VM. A
-//! script that throws is started again in a fresh VM; after [`THROWS`] throws within [`WINDOW`] the script before it returns on
-//! all workers, or the built-in one. After a stall it does so at once.
+//! A new script is loaded once per worker, each time in a fresh VM; if that fails anywhere, it is refused and nothing
+//! changes. Then every worker's next look at `running()` is false, its loop returns at a batch boundary, and it goes on
+//! in the new VM. A script that throws is started again in a fresh VM; after [`THROWS`] throws within [`WINDOW`] the
+//! script before it returns on all workers, or the built-in one. After a stall it does so at once.
 
 mod loader;
 mod notes;
@@ -47,8 +47,8 @@ use watchdog::Watched;
 pub const THROWS: usize = 3;
 /// ... within this time after which the last good script returns.
 pub const WINDOW: Duration = Duration::from_secs(10);
-/// How long the slow path, which answers nobody meanwhile, waits for a script to be loaded. The watchdog ends what takes longer than a second for
-/// one worker.
+/// How long the slow path, which answers nobody meanwhile, waits for a script to be loaded. The watchdog ends what
+/// takes longer than a second for one worker.
 const LOADING: Duration = Duration::from_secs(10);
 /// How long a router's start waits for its first script.
 const FIRST: Duration = Duration::from_secs(120);
@@ -117,8 +117,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a script the current one. `reverted`: why it is not the one that was asked for. Returns its generation, and VMs of the one before
-    /// that no worker has fetched.
+    /// Makes a script the current one. `reverted`: why it is not the one that was asked for. Returns its generation,
+    /// and VMs of the one before that no worker has fetched.
     fn install(
         &self,
         script: Script,
@@ -216,8 +216,8 @@ impl Scripts {
         Ok(scripts)
     }
 
-    /// Replaces the script on all workers, or refuses it and changes nothing. Returns the new generation; workers may not have it
-    /// yet: see [`Self::late`].
+    /// Replaces the script on all workers, or refuses it and changes nothing. Returns the new generation; workers may
+    /// not have it yet: see [`Self::late`].
     ///
     /// # Errors
     /// It does not load, or takes longer than a second to do so.
@@ -289,8 +289,8 @@ impl Scripts {
         &self.shared.counters
     }
 
-    /// The VM that waits for a worker, and its generation; asks for one if it has fetched that already. `None` if the router
-    /// stops.
+    /// The VM that waits for a worker, and its generation; asks for one if it has fetched that already. `None` if the
+    /// router stops.
     fn fetch(&self, worker: usize, stop: &Stop) -> Option<(Loaded, u64)> {
         let mut state = self.shared.state();
         let mut asked = None;
@@ -354,7 +354,8 @@ impl Scripts {
             worker.begin(generation);
             let result = loaded.run(&mut worker, &exit);
             let name = loaded.name.clone();
-            // Its finalizers are the script's code: they run while what they may hold is there, and are stopped like the loop.
+            // Its finalizers are the script's code: they run while what they may hold is there, and are stopped like
+            // the loop.
             let closed = loaded.close(&exit);
             let ended = !worker.running();
             worker.take_back(result.is_err());

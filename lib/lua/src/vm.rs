@@ -103,7 +103,8 @@ impl Script {
     }
 }
 
-/// A VM that is called directly, not through mlua: a call that is left by an [`Exit`] has none of mlua's frames to skip.
+/// A VM that is called directly, not through mlua: a call that is left by an [`Exit`] has none of mlua's frames to
+/// skip.
 struct Vm {
     /// `None` once a call was left: the VM is in an unknown state, and is not even freed.
     lua: Option<Lua>,
@@ -133,8 +134,8 @@ impl Vm {
     /// A fresh VM with all libraries, which mlua knows but does not own: it is closed by [`Self::close`].
     fn new() -> Result<Vm, ScriptError> {
         let fail = |why: String| ScriptError::Load(format!("no virtual machine for a script: {why}"));
-        // SAFETY: the state is fresh and ours alone; scripts are the operator's code and get the FFI and the debug library on purpose.
-        // Protected calls are LuaJIT's own, which it compiles, and have no frames of Rust.
+        // SAFETY: the state is fresh and ours alone; scripts are the operator's code and get the FFI and the debug
+        // library on purpose. Protected calls are LuaJIT's own, which it compiles, and have no frames of Rust.
         let (lua, state) = unsafe {
             let state = ffi::luaL_newstate();
             if state.is_null() {
@@ -163,7 +164,8 @@ impl Vm {
         closed
     }
 
-    /// Calls a function of the registry with another value of it and a pointer, if these are given; its result stays on the stack.
+    /// Calls a function of the registry with another value of it and a pointer, if these are given; its result stays on
+    /// the stack.
     fn call(&mut self, exit: &Exit, function: &CStr, with: Option<(&CStr, LightUserData)>) -> Result<(), Ended> {
         let Some(lua) = &self.lua else { return Err(Ended::Left) };
         let (state, arguments, results) = (self.state, if with.is_some() { 2 } else { 0 }, 1);
@@ -284,8 +286,8 @@ pub(crate) fn message(error: &mlua::Error) -> String {
 }
 
 impl Loaded {
-    /// Loads a script in a fresh VM. While it loads, its modules see `context`, which has tables but no queues. The VM of a script that is refused is
-    /// to be closed, too.
+    /// Loads a script in a fresh VM. While it loads, its modules see `context`, which has tables but no queues. The VM
+    /// of a script that is refused is to be closed, too.
     pub(crate) fn load(script: &Script, context: &mut Context, exit: &Exit) -> Result<Loaded, Refused> {
         assert!(crate::abi::link() > MODULES.len(), "the C ABI is linked in");
         exit.name_script(&script.name);
@@ -325,8 +327,8 @@ fn prepare_all(lua: &Lua, script: &Script, context: &mut Context) -> mlua::Resul
     limit_loading(lua, script)
 }
 
-/// The compiler is off while a script's text runs, as hooks do not fire in compiled code: one that never returns is stopped, and
-/// its line is known.
+/// The compiler is off while a script's text runs, as hooks do not fire in compiled code: one that never returns is
+/// stopped, and its line is known.
 fn limit_loading(lua: &Lua, script: &Script) -> mlua::Result<()> {
     lua.load("jit.off()").exec()?;
     let name = script.name.clone();

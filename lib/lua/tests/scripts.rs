@@ -263,7 +263,8 @@ fn what_is_gathered_does_not_wait_for_the_next_burst() {
     assert_eq!(scripts.status().throws, 0, "{:?}", scripts.status().last_error);
 }
 
-/// A script that asks for the next burst gets those of all queues, has its garbage collected, ends when it is to, and is told what is wrong.
+/// A script that asks for the next burst gets those of all queues, has its garbage collected, ends when it is to, and
+/// is told what is wrong.
 #[test]
 fn the_next_burst_is_any_queues() {
     let bed = Bed::new();
@@ -327,7 +328,8 @@ fn wrong_arguments_are_errors_in_lua_not_crashes() {
     }
 }
 
-/// The FFI checks no bounds: these wrote beside masks, read through null pointers and followed pointers of packets that had left.
+/// The FFI checks no bounds: these wrote beside masks, read through null pointers and followed pointers of packets that
+/// had left.
 #[test]
 fn what_is_no_slot_and_no_object_is_an_error_in_lua_not_a_crash() {
     for (call, expected) in [
@@ -367,8 +369,8 @@ fn a_module_does_not_narrow_which_packets_are_live() {
     }
 }
 
-/// They were mlua's: with frames of Rust over which the way out of a script jumped, and never compiled. What is more, an error that they
-/// caught while LuaJIT recorded a trace led into machine code with the recording still open.
+/// They were mlua's: with frames of Rust over which the way out of a script jumped, and never compiled. What is more,
+/// an error that they caught while LuaJIT recorded a trace led into machine code with the recording still open.
 #[test]
 fn protected_calls_are_luajits_own() {
     assert_throws("return function() error(tostring(pcall)) end", "builtin");

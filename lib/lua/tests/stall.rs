@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Scripts that do not return: in interpreted and in compiled code, in C modules that loop or sleep, in calls of perigee's.
+//! Scripts that do not return: in interpreted and in compiled code, in C modules that loop or sleep, in calls of
+//! perigee's.
 
 mod common;
 
@@ -137,7 +138,8 @@ fn a_c_module_that_waits_for_a_condition_is_stopped() {
     is_stopped(calling(&library(folder.path(), "waits", text), "waits"));
 }
 
-/// What a handler of a module's has interrupted is not left either: here `malloc`, with its lock. The process lives on, as the handler returns at last.
+/// What a handler of a module's has interrupted is not left either: here `malloc`, with its lock. The process lives on,
+/// as the handler returns at last.
 #[test]
 fn a_signal_handler_above_malloc_is_not_left() {
     let folder = tempfile::tempdir().unwrap();
@@ -432,7 +434,8 @@ fn a_finalizer_that_does_not_return_does_not_keep_the_worker() {
     }
 }
 
-/// The loader hung in the finalizers of a script that it had refused, and with it the slow path, which waited for the answer.
+/// The loader hung in the finalizers of a script that it had refused, and with it the slow path, which waited for the
+/// answer.
 #[test]
 fn a_finalizer_of_a_refused_script_does_not_keep_the_loader() {
     for finalizer in FINALIZERS {

@@ -7,8 +7,8 @@
 //!   └── "forwards" ───────────────┘   or: it has ended, and its last line says why
 //! ```
 //!
-//! After each script the child forwards packets again; or the process has ended, by force or by the script's crash, with a line that says so. Now and
-//! then the child is asked to end, and has to do so in order.
+//! After each script the child forwards packets again; or the process has ended, by force or by the script's crash,
+//! with a line that says so. Now and then the child is asked to end, and has to do so in order.
 
 mod program;
 

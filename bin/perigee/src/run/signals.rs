@@ -61,8 +61,8 @@ impl Signals {
                 }
             };
             let _ = sender.send(Asked::End);
-            // From here on this thread starts none, and logs only while the router is not there yet: a C module may keep a lock that either
-            // takes.
+            // From here on this thread starts none, and logs only while the router is not there yet: a C module may
+            // keep a lock that either takes.
             let starts = start.ask_to_end();
             if starts {
                 tracing::info!("the end is asked for: it comes as soon as DPDK has started");

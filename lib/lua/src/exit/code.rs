@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Whose code lies where: the program's, that of libraries that were there before the first script, that of scripts' C modules. Read in
-//! signal handlers, so nothing here is ever freed or locked.
+//! Whose code lies where: the program's, that of libraries that were there before the first script, that of scripts' C
+//! modules. Read in signal handlers, so nothing here is ever freed or locked.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -201,7 +201,8 @@ fn function(name: &CStr) -> Option<(usize, usize)> {
     }
     const RTLD_DL_SYMENT: c_int = 1;
     let pointer: *const c_char = name.as_ptr();
-    // SAFETY: the name is one, and `dladdr1` fills what it is given with pointers that stay valid as long as the library is loaded.
+    // SAFETY: the name is one, and `dladdr1` fills what it is given with pointers that stay valid as long as the
+    // library is loaded.
     unsafe {
         let start = libc::dlsym(libc::RTLD_DEFAULT, pointer);
         let (mut info, mut symbol): (libc::Dl_info, *mut c_void) = (std::mem::zeroed(), null_mut());
@@ -213,8 +214,8 @@ fn function(name: &CStr) -> Option<(usize, usize)> {
     }
 }
 
-/// Functions that wait in a system call, holding no lock of the C library's. What they call to do so is theirs. Not stdio's, nor syslog, which hold
-/// locks; not `pthread_once`, which calls back.
+/// Functions that wait in a system call, holding no lock of the C library's. What they call to do so is theirs. Not
+/// stdio's, nor syslog, which hold locks; not `pthread_once`, which calls back.
 const WAITING: &[&CStr] = &[
     c"read",
     c"pread",

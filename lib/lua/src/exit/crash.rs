@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Ends that nobody asked for, said in the log: a crash in a C module, `exit` in a C module. What runs here runs in signal handlers.
+//! Ends that nobody asked for, said in the log: a crash in a C module, `exit` in a C module. What runs here runs in
+//! signal handlers.
 
 use super::{EXIT, Exit, code, force::say};
 use std::cell::UnsafeCell;
@@ -16,7 +17,8 @@ const CRASHES: [(c_int, &str); 5] = [
     (libc::SIGABRT, "SIGABRT"),
 ];
 
-/// What happened at these signals before: the standard library's message about a stack that overflows, or the system's default.
+/// What happened at these signals before: the standard library's message about a stack that overflows, or the system's
+/// default.
 struct Before(UnsafeCell<[MaybeUninit<libc::sigaction>; CRASHES.len()]>);
 
 // SAFETY: written once, before the handler that reads it is in place.
@@ -27,8 +29,9 @@ static BEFORE: Before = Before(UnsafeCell::new([const { MaybeUninit::uninit() };
 /// Installs handlers for crashes and for `exit`. To be called once.
 pub(super) fn install() {
     for (index, (signal, _)) in CRASHES.iter().enumerate() {
-        // SAFETY: a zeroed sigaction is one with nothing set; the handler is async-signal-safe, and runs on the stack that each thread has
-        // for the case that its own has overflowed. What was there is stored before the handler can be called.
+        // SAFETY: a zeroed sigaction is one with nothing set; the handler is async-signal-safe, and runs on the stack
+        // that each thread has for the case that its own has overflowed. What was there is stored before the handler
+        // can be called.
         unsafe {
             let before = (*BEFORE.0.get())[index].as_mut_ptr();
             libc::sigaction(*signal, std::ptr::null(), before);
@@ -73,7 +76,8 @@ extern "C" fn crashed(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
             ));
         }
     }
-    // SAFETY: `before` is what `sigaction` has stored. A fault happens again once this returns; what was sent is sent again.
+    // SAFETY: `before` is what `sigaction` has stored. A fault happens again once this returns; what was sent is sent
+    // again.
     unsafe {
         libc::sigaction(signal, before, null_mut());
         if sent {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The end of the process where nothing else is sure to work: any thread may hold any lock for ever, that of the dynamic loader, of `malloc` or of
-//! the log. So a line is put together on the stack, written by one system call, and the kernel does the rest. What runs here may run in
-//! a signal handler.
+//! The end of the process where nothing else is sure to work: any thread may hold any lock for ever, that of the
+//! dynamic loader, of `malloc` or of the log. So a line is put together on the stack, written by one system call, and
+//! the kernel does the rest. What runs here may run in a signal handler.
 
 use std::ffi::c_int;
 use std::fmt::{self, Write};
@@ -18,7 +18,8 @@ pub fn end_by_force(why: fmt::Arguments<'_>) -> ! {
     }
 }
 
-/// Sees to it that the process ends within a time from now on, by this code: destructors of C modules run in `exit`, and one may not return.
+/// Sees to it that the process ends within a time from now on, by this code: destructors of C modules run in `exit`,
+/// and one may not return.
 pub fn end_within(longest: Duration, code: u8) {
     let (started, waiting) = sync_channel(1);
     let body = move || {
@@ -44,8 +45,8 @@ fn write_line(to: c_int, text: fmt::Arguments<'_>) {
     let _ = line.write_str("ERROR ").and_then(|()| line.write_fmt(text));
     let (length, mut room) = (line.length, libc::pollfd { fd: to, events: libc::POLLOUT, revents: 0 });
     line.text[length] = b'\n';
-    // SAFETY: `room` and `text` are valid; a line that is shorter than PIPE_BUF fits where poll says that something does, so that nothing is
-    // waited for.
+    // SAFETY: `room` and `text` are valid; a line that is shorter than PIPE_BUF fits where poll says that something
+    // does, so that nothing is waited for.
     unsafe {
         if libc::poll(&raw mut room, 1, 100) == 1 {
             libc::write(to, line.text.as_ptr().cast(), length + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Whether a thread may leave a script where it stands: no code between there and the call of the script may belong to a library that was
-//! there before the first script. Such a library may hold a lock of the whole process: the dynamic loader's around the constructor of a C
-//! module, `malloc`'s, that of a file.
+//! Whether a thread may leave a script where it stands: no code between there and the call of the script may belong to
+//! a library that was there before the first script. Such a library may hold a lock of the whole process: the dynamic
+//! loader's around the constructor of a C module, `malloc`'s, that of a file.
 //!
 //! ```text
 //!  perigee_exit_call ► LuaJIT ► C module ► LuaJIT ► ...      may be left
@@ -9,10 +9,10 @@
 //!  perigee_exit_call ► LuaJIT ► libc: read ► kernel          may, if it waits: the signal has ended the system call (EINTR)
 //! ```
 //!
-//! Two ways to know, of which one is enough. First, the words on the stack are looked through: if none of them is an address in a library's
-//! code, no frame is a library's. That is sound, but what earlier calls have left behind looks like one. Then the frames are followed by
-//! what the compiler says of them, down to where they cannot be: LuaJIT's machine code has no description, and from there on the
-//! words are looked through again.
+//! Two ways to know, of which one is enough. First, the words on the stack are looked through: if none of them is an
+//! address in a library's code, no frame is a library's. That is sound, but what earlier calls have left behind looks
+//! like one. Then the frames are followed by what the compiler says of them, down to where they cannot be: LuaJIT's
+//! machine code has no description, and from there on the words are looked through again.
 
 use super::code::{self, Whose};
 use std::ffi::{c_int, c_void};
@@ -51,8 +51,8 @@ pub(super) fn may_leave_here(bounds: Bounds) -> bool {
     follow(0, None, false, bounds)
 }
 
-/// Whether no word between a stack pointer and the frame is an address in a library's code. Not return addresses alone: a handler of a C module's may have
-/// interrupted a library anywhere.
+/// Whether no word between a stack pointer and the frame is an address in a library's code. Not return addresses alone:
+/// a handler of a C module's may have interrupted a library anywhere.
 fn is_clean(stack: usize, bounds: Bounds) -> bool {
     // Another stack than the thread's: what called it is not known.
     if stack < bounds.low || stack > bounds.frame {
@@ -102,8 +102,8 @@ const ENOUGH: c_int = 5;
 fn follow(stack: usize, top: Option<usize>, waits: bool, bounds: Bounds) -> bool {
     let (started, entry, may) = (false, 0, false);
     let mut walk = Walk { bounds, stack, top, started, waits, entry, may };
-    // SAFETY: `each` takes what it is given here. The walk allocates nothing; it takes the lock of the unwinder where LuaJIT has registered
-    // machine code, which this thread does not hold, as it stands in no library of that kind.
+    // SAFETY: `each` takes what it is given here. The walk allocates nothing; it takes the lock of the unwinder where
+    // LuaJIT has registered machine code, which this thread does not hold, as it stands in no library of that kind.
     unsafe { _Unwind_Backtrace(each, (&raw mut walk).cast()) };
     walk.may
 }

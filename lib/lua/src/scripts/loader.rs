@@ -22,7 +22,8 @@ pub(super) enum Job {
     Revert { generation: u64, why: String },
 }
 
-/// Who decides what becomes of a script that is being loaded: the loader, which installs it, or who asked for it and waits no longer.
+/// Who decides what becomes of a script that is being loaded: the loader, which installs it, or who asked for it and
+/// waits no longer.
 #[derive(Clone, Default)]
 pub(super) struct Turn(Arc<AtomicBool>);
 
@@ -113,8 +114,8 @@ impl Thread {
         Ok(loaded)
     }
 
-    /// Closes VMs that no worker gets. The first whose finalizers do not return is the last: the memory of the others is given up, as each would
-    /// take a second.
+    /// Closes VMs that no worker gets. The first whose finalizers do not return is the last: the memory of the others
+    /// is given up, as each would take a second.
     fn close(&self, vms: Vec<Option<Loaded>>, exit: &Exit) {
         for vm in vms.into_iter().flatten() {
             let name = vm.name.clone();

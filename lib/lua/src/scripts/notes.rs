@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The log, for threads that wait for nothing: a thread of its own writes what they say. Whoever reads the log may stand still, and a C module may keep
-//! the dynamic loader's lock, which the log takes at a thread's first line.
+//! The log, for threads that wait for nothing: a thread of its own writes what they say. Whoever reads the log may
+//! stand still, and a C module may keep the dynamic loader's lock, which the log takes at a thread's first line.
 
 use super::Spawn;
 use crate::vm::ScriptError;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The thread that finds scripts which do not return, and stops them; and what scripts may cost.
 //!
-//! A worker's script has stalled if it is in it and has passed no batch boundary for [`Budgets::stall`], or if it was asked to end
-//! that long ago. A machine that stands still is no script that does: time counts only while this thread runs on time, and a thread
-//! that neither runs nor sleeps is waiting for a core.
+//! A worker's script has stalled if it is in it and has passed no batch boundary for [`Budgets::stall`], or if it was
+//! asked to end that long ago. A machine that stands still is no script that does: time counts only while this thread
+//! runs on time, and a thread that neither runs nor sleeps is waiting for a core.
 //!
-//! What cannot be stopped ends the process, by force and at once: a thread that stands in a library with a lock, or takes no signal, is a worker that
-//! never forwards again, or a lock that everybody needs sooner or later. So does the dynamic loader if it is locked for long, whoever holds it.
-//! This thread itself waits for nothing but its own sleep and the scripts' state, and logs by [`super::notes`].
+//! What cannot be stopped ends the process, by force and at once: a thread that stands in a library with a lock, or
+//! takes no signal, is a worker that never forwards again, or a lock that everybody needs sooner or later. So does the
+//! dynamic loader if it is locked for long, whoever holds it. This thread itself waits for nothing but its own sleep
+//! and the scripts' state, and logs by [`super::notes`].
 
 use super::loader::{Job, Loader};
 use super::{Shared, Spawn};
@@ -185,7 +186,7 @@ fn run(shared: &Shared, loader: &Loader) {
         insist(&stalled);
         count_refusals(shared, &stalled, probe.is_locked());
         judge_budgets(shared, loader, now);
-        probe.look(late);
+        probe.look(late, shared);
         // What this thread takes itself is nobody's lateness.
         last = Instant::now();
     }
@@ -294,8 +295,8 @@ impl fmt::Display for Who {
     }
 }
 
-/// Takes the dynamic loader's lock now and then, on a thread of its own: who holds it for long stops everybody who starts a thread, logs for the first
-/// time or ends.
+/// Takes the dynamic loader's lock now and then, on a thread of its own: who holds it for long stops everybody who
+/// starts a thread, logs for the first time or ends.
 struct Probe {
     asked: Option<SyncSender<()>>,
     answers: Arc<AtomicU64>,
@@ -329,7 +330,7 @@ impl Probe {
         self.answers.load(Ordering::Acquire) != self.questions
     }
 
-    fn look(&mut self, late: bool) {
+    fn look(&mut self, late: bool, shared: &Shared) {
         let since = std::mem::replace(&mut self.last, Instant::now());
         let Some(asked) = &self.asked else { return };
         if !self.is_locked() {
@@ -343,8 +344,14 @@ impl Probe {
             self.silent += since.elapsed().min(LATE);
         }
         if self.silent >= LOCKED {
+            let state = shared.state();
+            let loader =
+                state.watched.iter().find(|watched| watched.worker.is_none() && watched.exit.in_script().is_some());
+            let (what, name) =
+                loader.map_or(("", ""), |loader| ("; the script being loaded is ", loader.exit.script()));
             end_by_force(format_args!(
-                "a C module of a script keeps the dynamic loader locked, which every thread needs sooner or later"
+                "a C module of a script keeps the dynamic loader locked, which every thread needs sooner or \
+                 later{what}{name}"
             ));
         }
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * What a C module of a script may do to the router that loads it: see hostile.rs. Built several times, with a constructor of another kind each. */
+ * What a C module of a script may do to the router that loads it: see hostile.rs. Built several times, each with a
+ * constructor of another kind. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -49,7 +50,11 @@ void computes_on_a_deep_stack(int milliseconds) {
 
 void sleeps(int seconds) { sleep(seconds); }
 void waits_for_a_pipe(void) { int ends[2]; char byte; if (pipe(ends) == 0) for (;;) (void)!read(ends[0], &byte, 1); }
-void waits_for_a_file(void) { int ends[2]; char byte; if (pipe(ends) == 0) (void)!fread(&byte, 1, 1, fdopen(ends[0], "r")); }
+void waits_for_a_file(void) {
+  int ends[2];
+  char byte;
+  if (pipe(ends) == 0) (void)!fread(&byte, 1, 1, fdopen(ends[0], "r"));
+}
 void waits_for_itself(void) {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&mutex);
@@ -69,7 +74,13 @@ void allocates(void) {
     free(some);
   }
 }
-void allocates_pages(void) { for (;;) { void *page = malloc(1 << 20); if (page) memset(page, 1, 1 << 20); free(page); } }
+void allocates_pages(void) {
+  for (;;) {
+    void *page = malloc(1 << 20);
+    if (page) memset(page, 1, 1 << 20);
+    free(page);
+  }
+}
 void keeps_a_file_locked(void) { FILE *file = tmpfile(); if (file) flockfile(file); compute(0); }
 void prints(void) { FILE *file = fopen("/dev/null", "w"); for (unsigned n = 0; file;) fprintf(file, "%u", n++); }
 
@@ -77,7 +88,13 @@ void prints(void) { FILE *file = fopen("/dev/null", "w"); for (unsigned n = 0; f
 typedef int compare(const void *, const void *);
 static int computes_instead(const void *one, const void *other) { (void)one; (void)other; compute(0); return 0; }
 void sorts_for_ever(void) { int some[] = {3, 2, 1}; qsort(some, 3, sizeof *some, computes_instead); }
-static int each(struct dl_phdr_info *info, size_t size, void *data) { (void)info; (void)size; (void)data; compute(0); return 0; }
+static int each(struct dl_phdr_info *info, size_t size, void *data) {
+  (void)info;
+  (void)size;
+  (void)data;
+  compute(0);
+  return 0;
+}
 void walks_through_libraries_for_ever(void) { dl_iterate_phdr(each, NULL); }
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void begin(void) { compute(0); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Hostile scripts: each is made of deeds, which happen while it loads, in its loop, in a finalizer, or in several of these, and each deed may be
-//! done from within something else.
+//! Hostile scripts: each is made of deeds, which happen while it loads, in its loop, in a finalizer, or in several of
+//! these, and each deed may be done from within something else.
 
 use crate::input::Input;
 use std::fmt::Write;
