@@ -150,8 +150,10 @@ fn a_unix_socket_takes_routes_of_those_who_may(world: &World) {
     assert_eq!((there.mode() & 0o777, there.uid(), there.gid()), (0o660, 0, 61_000));
     let connect = |user: u32, groups: &[u32]| {
         // Its file keeps others out before the router asks who it is; with the group, the router decides.
-        let script = "import os, socket, sys\nuser, *groups = map(int, sys.argv[1:])\nos.setgroups(groups); os.setgid(user); os.setuid(user)\n\
-            s = socket.socket(socket.AF_UNIX); s.connect('/run/fpm.sock'); s.settimeout(60)\ntry: print(len(s.recv(1)))\nexcept OSError as e: print(e)";
+        let script = "import os, socket, sys\nuser, *groups = map(int, sys.argv[1:])\n\
+            os.setgroups(groups); os.setgid(user); os.setuid(user)\n\
+            s = socket.socket(socket.AF_UNIX); s.connect('/run/fpm.sock'); s.settimeout(60)\n\
+            try: print(len(s.recv(1)))\nexcept OSError as e: print(e)";
         let mut command = Command::new("python3");
         command.args(["-c", script, &user.to_string()]).args(groups.iter().map(u32::to_string));
         run(&mut command)

@@ -14,6 +14,7 @@ perigee_tests::scenarios![
     every_thread_is_confined,
     a_script_opens_no_file_and_starts_no_program,
     every_call_is_tried_from_a_confined_thread,
+    nothing_listens_that_is_not_configured,
 ];
 
 /// The default fast path.
@@ -208,4 +209,31 @@ fn every_call_is_tried_from_a_confined_thread(world: &World) {
 #[cfg(not(target_arch = "x86_64"))]
 fn every_call_is_tried_from_a_confined_thread(world: &World) {
     world.unable("the tables of calls are those of x86-64");
+}
+
+/// Sockets of the router's namespace that take what comes from the network: TCP's listeners, and all of UDP and raw IP.
+fn listeners() -> Vec<String> {
+    let read = |table: &str| std::fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
+    let all = ["tcp", "tcp6", "udp", "udp6", "udplite", "udplite6", "raw", "raw6"].map(|table| (table, read(table)));
+    let of = |(table, text): &(&str, String)| -> Vec<String> {
+        let rows = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        // The fourth column is the state; 0A is that of a listener.
+        let open = rows.filter(|row| !table.starts_with("tcp") || row.get(3) == Some(&"0A"));
+        open.map(|row| format!("{table} {}", row.get(1).unwrap_or(&"?"))).collect()
+    };
+    all.iter().flat_map(of).collect()
+}
+
+fn nothing_listens_that_is_not_configured(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = listeners();
+    let router = world.router("", PORTS);
+    client.reaches("10.0.2.2");
+    assert_eq!(listeners(), before);
+    router.stop();
+    let router = world.router("metrics = \"127.0.0.1:9100\"", &format!("{PORTS}[linux]\nfeed = \"fpm\"\n"));
+    client.reaches("10.0.2.2");
+    let ports: Vec<_> = listeners().into_iter().filter(|row| !before.contains(row)).collect();
+    assert_eq!(ports, ["tcp 0100007F:0A3C", "tcp 0100007F:238C"], "FPM and metrics");
+    router.stop();
 }

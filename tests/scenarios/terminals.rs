@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A router that is started from a terminal: it has none, and Ctrl-C, signals, exit codes and pipes are as with any other program.
+//! A router that is started from a terminal: it has none, and Ctrl-C, signals, exit codes and pipes are as with any
+//! other program.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, LONGEST_WAIT, Process, Signal, World, perigee, run, wait_for, wait_until};

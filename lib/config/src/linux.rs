@@ -31,11 +31,10 @@ section! {
         /// are given to Linux, which forwards them where its `forwarding` is on, or answered with ICMP host unreachable.
         unknown_routes: UnknownRoutes, choice(UNKNOWN_ROUTES), default UnknownRoutes::ToLinux, live;
         /// Where FRR connects to: by TCP, in the twins' namespace; or a unix socket, for other programs that speak its protocol.
-        fpm: FpmAddress, text("an address with a port, such as \"127.0.0.1:2620\", or the path of a unix socket from `/` on, at most 107 bytes", fpm_address),
-            default FpmAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 2620))), restart;
-        /// Who may connect there: users of this machine, by their names or numbers, and addresses of others. A connection from this
-        /// machine is judged by its user alone; there is one at a time.
-        fpm_from: Option<Vec<FpmGuest>>, optional(list(text("a user, by name or number, or an address, such as \"frr\"", fpm_guest)).described("an array of users, by names or numbers, and addresses, such as `[\"frr\", \"10.0.0.1\"]`")),
+        fpm: FpmAddress, fpm_addresses(), default FpmAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 2620))), restart;
+        /// Who may connect there: users of this machine, by their names or numbers, and addresses of others. A connection
+        /// from this machine is judged by its user alone; there is one at a time.
+        fpm_from: Option<Vec<FpmGuest>>, optional(fpm_guests()),
             default None => "root, frr, and the user who starts the router", restart;
         /// How long FRR may take, after it has connected again, to name the routes that stay.
         fpm_hold: Duration, time("a time, such as \"60s\"", Ok), default Duration::from_secs(60), restart;
@@ -76,6 +75,12 @@ impl Display for FpmAddress {
     }
 }
 
+fn fpm_addresses() -> Kind<'static, FpmAddress> {
+    let expected = "an address with a port, such as \"127.0.0.1:2620\", or the path of a unix socket from `/` on, at \
+                    most 107 bytes";
+    text(expected, fpm_address)
+}
+
 fn fpm_address(text: &str) -> Parsed<FpmAddress> {
     match text.parse() {
         Ok(address) => Ok(FpmAddress::Tcp(address)),
@@ -100,6 +105,11 @@ impl Display for FpmGuest {
             FpmGuest::Address(address) => address.fmt(f),
         }
     }
+}
+
+fn fpm_guests() -> Kind<'static, Vec<FpmGuest>> {
+    let guest = text("a user, by name or number, or an address, such as \"frr\"", fpm_guest);
+    list(guest).described("an array of users, by names or numbers, and addresses, such as `[\"frr\", \"10.0.0.1\"]`")
 }
 
 fn fpm_guest(text: &str) -> Parsed<FpmGuest> {

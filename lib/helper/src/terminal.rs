@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Giving up terminals. Whoever holds a terminal can push characters into it (`TIOCSTI`), which root's shell runs as soon as it
-//! reads them, and can read what root types. So a router that was started from a terminal is a process of its own session, and
-//! the process that the shell started stays in front of it, with the terminal and nothing else.
+//! Giving up terminals. Whoever holds a terminal can push characters into it (`TIOCSTI`), which root's shell runs as
+//! soon as it reads them, and can read what root types. So a router that was started from a terminal is a process of
+//! its own session, and the process that the shell started stays in front of it, with the terminal and nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -15,8 +15,8 @@ pub fn is_there() -> bool {
     io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal() || open("/dev/tty").is_ok()
 }
 
-/// Gives up the terminals of a process that has none as its output: its session, its input, and descriptors that it inherited.
-/// To be called before anything is opened.
+/// Gives up the terminals of a process that has none as its output: its session, its input, and descriptors that it
+/// inherited. To be called before anything is opened.
 ///
 /// # Errors
 /// The process leads a group, and so cannot leave its session; or the kernel refuses.
@@ -38,8 +38,8 @@ pub fn give_up() -> io::Result<()> {
     Ok(())
 }
 
-/// Has the router asked to end when the process in front of it is gone, however that comes. The kernel forgets it when the process
-/// becomes another user.
+/// Has the router asked to end when the process in front of it is gone, however that comes. The kernel forgets it when
+/// the process becomes another user.
 ///
 /// # Errors
 /// It is gone already.

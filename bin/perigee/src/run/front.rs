@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The process in front of a router that was started from a terminal: the one that the shell knows. It keeps the terminal, passes
-//! on signals, and ends as the router ends; the router itself has no terminal, so nobody who takes it over can type into one.
+//! The process in front of a router that was started from a terminal: the one that the shell knows. It keeps the
+//! terminal, passes on signals, and ends as the router ends; the router itself has no terminal, so nobody who takes it
+//! over can type into one.
 //!
 //! ```text
 //!  shell ──signals──► front ──signals──► router, in a session of its own, its input from nowhere
@@ -111,7 +112,8 @@ impl Signals {
                 return Ok(status);
             }
             tokio::select! {
-                // Both the same way: one that `killall` sends to the router as well comes there by another name, and is no second one.
+                // Both the same way: one that `killall` sends to the router as well comes there by another name, and is
+                // no second one.
                 _ = self.terminate.recv() => pass(pid, Signal::INT),
                 _ = self.interrupt.recv() => pass(pid, Signal::INT),
                 _ = self.hangup.recv() => pass(pid, Signal::HUP),
@@ -134,8 +136,8 @@ fn pass(to: Pid, signal: Signal) {
     }
 }
 
-/// What may reach a terminal of what the router prints: text, lines and colors. Other control characters would let it move the
-/// cursor, change what keys send, or have the terminal answer as if somebody typed.
+/// What may reach a terminal of what the router prints: text, lines and colors. Other control characters would let it
+/// move the cursor, change what keys send, or have the terminal answer as if somebody typed.
 #[derive(Default)]
 struct Plain {
     /// The beginning of a character or a color whose end has not come yet.
@@ -217,7 +219,8 @@ mod tests {
         assert_eq!(of(&bytes), expected);
     }
 
-    /// `ESC [ c` has the terminal type an answer, which the shell reads; `ESC ] 0 ;` sets a title, which another sequence types.
+    /// `ESC [ c` has the terminal type an answer, which the shell reads; `ESC ] 0 ;` sets a title, which another
+    /// sequence types.
     #[test]
     fn nothing_that_a_terminal_answers_reaches_it() {
         for sequence in [

@@ -37,8 +37,8 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Receives signals from now on, those that come during `start` as well; the router's end may take `budget`, and a
-    /// little more for each of its ports and workers. `behind`: the process in front of this one passes signals on, all of them as
-    /// SIGINT; one that `killall` sends to both then comes as SIGTERM, too, and is no second one.
+    /// little more for each of its ports and workers. `behind`: the process in front of this one passes signals on, all
+    /// of them as SIGINT; one that `killall` sends to both then comes as SIGTERM, too, and is no second one.
     ///
     /// # Errors
     /// They cannot be received, or no thread can be started.

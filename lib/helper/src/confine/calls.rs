@@ -71,8 +71,8 @@ pub(super) const WORKER: &[c_long] = &[
     libc::SYS_pause,
 ];
 
-/// What nobody calls once the router runs: other programs, other processes and what is shared with them, namespaces and mounts, the
-/// kernel's own state. Those that only ask about this process have their place in [`OWN`].
+/// What nobody calls once the router runs: other programs, other processes and what is shared with them, namespaces and
+/// mounts, the kernel's own state. Those that only ask about this process have their place in [`OWN`].
 pub(super) const NOBODY: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -164,10 +164,12 @@ pub(super) const NOBODY: &[c_long] = &[
 /// A call of Linux 6.15 that mounts; newer calls have one number on all architectures.
 const OPEN_TREE_ATTR: c_long = 467;
 
-/// The last call that the lists have been made with, of Linux 6.17. What comes with later kernels is as if it was not there.
+/// The last call that the lists have been made with, of Linux 6.17. What comes with later kernels is as if it was not
+/// there.
 pub(super) const LAST: c_long = 469;
 
-/// Calls that say by an argument, of 32 bits, which process they are about, and what that is for this one: others are not theirs.
+/// Calls that say by an argument, of 32 bits, which process they are about, and what that is for this one: others are
+/// not theirs.
 pub(super) const OWN: &[(c_long, u8, Own)] =
     &[(libc::SYS_kill, 0, Own::Number), (libc::SYS_tgkill, 0, Own::Number), (libc::SYS_prlimit64, 0, Own::Zero)];
 

@@ -18,7 +18,8 @@ use rustix::net::{
 
 use super::peer;
 
-/// A zebra whose machine is gone is noticed after half a minute: when its connection has been silent for this long, it is asked,
+/// A zebra whose machine is gone is noticed after half a minute: when its connection has been silent for this long, it
+/// is asked,
 const IDLE: Duration = Duration::from_secs(15);
 /// this often, until it has not answered [`TRIES`] times.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -123,8 +124,8 @@ impl Door {
         }
     }
 
-    /// The connection of a guest, if one waits, with its name, and `open` is not that of a zebra that is alive: a second one never
-    /// replaces the first. Whoever else waits is sent away.
+    /// The connection of a guest, if one waits, with its name, and `open` is not that of a zebra that is alive: a
+    /// second one never replaces the first. Whoever else waits is sent away.
     pub(super) fn let_in(&mut self, open: Option<&OwnedFd>) -> Option<(OwnedFd, String)> {
         for _ in 0..MOST_AT_ONCE {
             let (stream, name) = match self.accept()? {
@@ -184,7 +185,8 @@ impl Door {
     }
 }
 
-/// The file of a unix socket, which is removed with it, if this process may. Not with the door, whose thread may remove nothing.
+/// The file of a unix socket, which is removed with it, if this process may. Not with the door, whose thread may remove
+/// nothing.
 #[derive(Debug)]
 pub struct SocketFile(PathBuf);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Whose a TCP connection is that comes from this machine: the kernel's socket diagnosis (sock_diag(7), linux/inet_diag.h) knows the
-//! user of the socket at the other end.
+//! Whose a TCP connection is that comes from this machine: the kernel's socket diagnosis (sock_diag(7),
+//! linux/inet_diag.h) knows the user of the socket at the other end.
 //!
-//! The answer is about two addresses with ports, not about a connection, so it might be about another one that has the same: by a
-//! process that connected, hung up at once, and left its port to the next. Therefore our own end is looked at afterwards. As long as it
-//! is established, nobody else can be connected from there.
+//! The answer is about two addresses with ports, not about a connection, so it might be about another one that has the
+//! same: by a process that connected, hung up at once, and left its port to the next. Therefore our own end is looked
+//! at afterwards. As long as it is established, nobody else can be connected from there.
 
 use std::io::{self, Error, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -20,7 +20,8 @@ const HEADER: usize = 16;
 /// Bytes of `struct inet_diag_msg`.
 const ANSWER: usize = 72;
 const TCP: u8 = 6;
-/// `TCP_ESTABLISHED`: a socket that is about to end has no user any more, and the kernel says 0 for it, which is root's.
+/// `TCP_ESTABLISHED`: a socket that is about to end has no user any more, and the kernel says 0 for it, which is
+/// root's.
 const ESTABLISHED: u8 = 1;
 
 /// What the kernel knows of a socket.
