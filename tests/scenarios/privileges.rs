@@ -221,7 +221,10 @@ fn listeners() -> Vec<String> {
         let open = rows.filter(|row| !table.starts_with("tcp") || row.get(3) == Some(&"0A"));
         open.map(|row| format!("{table} {}", row.get(1).unwrap_or(&"?"))).collect()
     };
-    all.iter().flat_map(of).collect()
+    // The kernel has them in the order of a hash.
+    let mut all: Vec<String> = all.iter().flat_map(of).collect();
+    all.sort();
+    all
 }
 
 fn nothing_listens_that_is_not_configured(world: &World) {
