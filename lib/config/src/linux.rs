@@ -30,10 +30,12 @@ section! {
         /// that adds a header, `throw`, one for a type of service or a source, one that a policy rule leads to, or one that is not known. They
         /// are given to Linux, which forwards them where its `forwarding` is on, or answered with ICMP host unreachable.
         unknown_routes: UnknownRoutes, choice(UNKNOWN_ROUTES), default UnknownRoutes::ToLinux, live;
-        /// Where FRR connects to: by TCP, in the twins' namespace; or a unix socket, for other programs that speak its protocol.
+        /// Where FRR connects to: by TCP, in the twins' namespace; or a unix socket, for other programs that speak its
+        /// protocol.
         fpm: FpmAddress, fpm_addresses(), default FpmAddress::Tcp(SocketAddr::from(([127, 0, 0, 1], 2620))), restart;
-        /// Who may connect there: users of this machine, by their names or numbers, and addresses of others. A connection
-        /// from this machine is judged by its user alone; there is one at a time.
+        /// Who may connect there: users of this machine, by their names or numbers, and addresses of others. A
+        /// connection from this machine is judged by its user alone, where the kernel has the diagnosis of TCP's
+        /// sockets (`INET_DIAG`), else by its address; there is one connection at a time.
         fpm_from: Option<Vec<FpmGuest>>, optional(fpm_guests()),
             default None => "root, frr, and the user who starts the router", restart;
         /// How long FRR may take, after it has connected again, to name the routes that stay.

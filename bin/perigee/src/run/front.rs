@@ -9,7 +9,7 @@
 //! ```
 
 use anyhow::{Context as _, Result};
-use perigee_helper::privileges;
+use perigee_helper::{confine, privileges};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use std::io::{IsTerminal, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -43,6 +43,8 @@ pub(super) fn stay() -> Result<ExitCode> {
     let mut router = command.spawn().context("the router cannot be started behind the terminal")?;
     drop(guard);
     privileges::keep_for_signals().context("the process at the terminal cannot give up its capabilities")?;
+    // All that it does from here on needs no file. A kernel without Landlock has one barrier less.
+    let _ = confine::files(&[]);
     let copied = copy_output(&mut router);
     let status = runtime.block_on(signals.pass_on_to(&mut router))?;
     // Each copy ends with its sender.

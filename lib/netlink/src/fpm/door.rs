@@ -205,9 +205,9 @@ impl Drop for SocketFile {
 }
 
 /// Whether the other end has hung up, with what it sent before still to be read or not.
-fn is_over(stream: &OwnedFd) -> bool {
+pub(super) fn is_over(stream: impl AsFd) -> bool {
     let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
+    let mut fds = [PollFd::new(&stream, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut fds, Some(&now)).is_ok_and(|_| fds[0].revents().intersects(over))
 }

@@ -10,6 +10,7 @@ use std::io::{self, Error, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::door::is_over;
 use rustix::fs::fstat;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
@@ -33,17 +34,21 @@ struct Known {
 }
 
 /// The user of the process at the other end, if that is a process in the network namespace of `diagnosis`, a socket by
-/// [`perigee_helper::open_diagnosis`].
+/// [`perigee_helper::open_diagnosis`], and the kernel has the diagnosis of TCP's sockets.
 ///
 /// # Errors
-/// The connection is over, or the kernel has no such diagnosis.
+/// The connection is over, or the kernel does not answer.
 pub(super) fn user(diagnosis: BorrowedFd, stream: &TcpStream) -> io::Result<Option<u32>> {
     let (own, peer) = (stream.local_addr()?, stream.peer_addr()?);
     let over = || Error::new(ErrorKind::NotConnected, "it is over already");
     let theirs = ask(diagnosis, peer, own)?;
     let inode = fstat(stream)?.st_ino;
-    let ours = ask(diagnosis, own, peer)?.filter(|ours| ours.established && u64::from(ours.inode) == inode);
-    ours.ok_or_else(over)?;
+    match ask(diagnosis, own, peer)? {
+        Some(ours) if ours.established && u64::from(ours.inode) == inode => {}
+        // A kernel without the diagnosis says the same of all sockets.
+        None if !is_over(stream) => return Ok(None),
+        _ => return Err(over()),
+    }
     match theirs {
         None => Ok(None),
         Some(theirs) if theirs.established && theirs.inode != 0 => Ok(Some(theirs.user)),
