@@ -137,6 +137,8 @@ fn reload_another_address(world: &World) -> Process {
 fn all_goes_on(client: &Host, router: &Router) {
     client.run("ip neigh flush dev eth0").good();
     router.ask("neighbor flush").good();
+    // Few packets wait for a neighbor, and it may take long to be found.
+    client.reaches("10.0.2.2");
     client.ping(20, "10.0.2.2");
     assert_eq!(router.show("ports").as_array().map(Vec::len), Some(2));
 }

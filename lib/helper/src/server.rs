@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -359,12 +360,8 @@ impl Server {
         if self.state.restored {
             return;
         }
-        while let Some(undo) = self.state.undo.last().cloned() {
-            let name = undo.name().to_owned();
-            if let Err(error) = inside(None, move || links::restore(&undo)) {
-                tracing::warn!("{error}");
-            }
-            self.note(Change::NotPrepared(name));
+        while !self.state.undo.is_empty() {
+            self.restore_some();
             // A sign of life for a router that waits for this.
             if ready(router, PollFlags::OUT, Duration::ZERO).is_ok_and(|ready| ready) {
                 let _ = send(router, &Answer::Done, None);
@@ -382,6 +379,20 @@ impl Server {
         }
     }
 
+    /// Restores the last interfaces that are still prepared, side by side: the kernel waits with each that goes down.
+    fn restore_some(&mut self) {
+        let undo: Vec<_> = self.state.undo.iter().rev().take(AT_A_TIME).cloned().collect();
+        thread::scope(|scope| {
+            let restore = |undo| scope.spawn(move || links::restore(undo));
+            for thread in undo.iter().map(restore).collect::<Vec<_>>() {
+                if let Ok(Err(error)) = thread.join() {
+                    tracing::warn!("{error}");
+                }
+            }
+        });
+        undo.iter().for_each(|undo| self.note(Change::NotPrepared(undo.name().to_owned())));
+    }
+
     /// A router that was killed closes this socket before others, and what it had claimed is free only when it has none left. One that ends
     /// in order waits for the helper instead.
     fn wait_for_the_routers_end(&mut self, router: &OwnedFd) {
@@ -394,6 +405,9 @@ impl Server {
         }
     }
 }
+
+/// Interfaces that are restored at a time.
+const AT_A_TIME: usize = 32;
 
 /// How long a killed router may take to close its sockets: the kernel does it one after the other, 20 to 40 ms each.
 const LONGEST_END: Duration = Duration::from_secs(120);
@@ -441,19 +455,17 @@ fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// Runs `work` on a thread of its own inside `namespace`, so that this thread never leaves its own.
+/// Runs `work` inside `namespace`: on a thread of its own, if there is one, so that this thread never leaves its own.
 fn inside<T: Send + 'static>(
     namespace: Option<&Namespace>,
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let namespace = namespace.cloned();
-    let thread = thread::spawn(move || {
-        if let Some(namespace) = namespace {
-            enter(&namespace)?;
-        }
-        work()
-    });
-    thread.join().unwrap_or_else(|_| Err("the helper made a mistake of its own".to_owned().into()))
+    let done = match namespace.cloned() {
+        // A router with many ports makes thousands of these requests while it starts.
+        None => std::panic::catch_unwind(AssertUnwindSafe(work)),
+        Some(namespace) => thread::spawn(move || enter(&namespace).and_then(|()| work())).join(),
+    };
+    done.unwrap_or_else(|_| Err("the helper made a mistake of its own".to_owned().into()))
 }
 
 fn enter(namespace: &Namespace) -> Result<(), Failure> {
