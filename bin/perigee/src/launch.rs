@@ -344,7 +344,7 @@ fn assemble(
         slow: None,
         server: Some(server),
         _fpm: fpm,
-        _rules: opened.rules,
+        rules: opened.rules,
         ports: opened.ports,
         pools: opened.pools,
         helper: opened.helper,

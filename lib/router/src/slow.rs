@@ -318,6 +318,6 @@ impl SlowThread {
         }
         self.batch.discard(Mask::ALL);
         self.taps.end();
-        self.parts.ports.close_queues();
+        self.parts.ports.close();
     }
 }

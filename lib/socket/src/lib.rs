@@ -29,6 +29,7 @@ mod sys;
 mod transmit;
 mod xdp;
 
+pub use close::{close_together, side_by_side};
 pub use error::{Error, Result};
 pub use forwarder::{Forwarding, XdpForwarder};
 pub use port::{Buffers, SocketConfig, SocketPort};

@@ -181,7 +181,7 @@ pub(crate) struct Shared {
     pub(crate) receive: Vec<ReceiveSide>,
     pub(crate) transmit: Vec<TransmitSide>,
     /// Asks about the interface, and holds its memberships.
-    control: Socket,
+    control: Arc<Socket>,
     mtu: AtomicU16,
     /// Longest frame that rings are made for, in bytes.
     longest: usize,
@@ -278,7 +278,7 @@ impl SocketPort {
             memory,
             receive,
             transmit,
-            control,
+            control: Arc::new(control),
             mtu: AtomicU16::new(mtu),
             longest,
             state: Mutex::new(state),
@@ -333,7 +333,8 @@ impl Drop for Shared {
         let spares = std::mem::take(&mut self.state.get_mut().unwrap_or_else(PoisonError::into_inner).spares);
         let (receive, transmit) = (std::mem::take(&mut self.receive), std::mem::take(&mut self.transmit));
         let queues = receive.into_iter().map(boxed).chain(transmit.into_iter().map(boxed));
-        drop_together(spares.into_iter().map(boxed).chain(queues).collect());
+        let control = std::iter::once(boxed(self.control.clone()));
+        drop_together(spares.into_iter().map(boxed).chain(queues).chain(control).collect());
     }
 }
 

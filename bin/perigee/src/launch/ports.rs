@@ -118,33 +118,54 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     let mut ports = BTreeMap::new();
     // DPDK numbers its ports itself; the others get numbers that are left.
     let (dpdk, own): (Vec<_>, Vec<_>) = config.ports.iter().enumerate().partition(|(_, port)| by_dpdk(&port.device));
-    for (index, port) in dpdk.into_iter().chain(own) {
-        start.step()?;
-        let pool = pools[&numa_node(&port.device)].clone();
-        let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), opened.helper.as_deref())?;
-        let open = if by_dpdk(&port.device) {
-            OpenPort::Dpdk(DpdkPort::open(eal, &wanted, &pool)?)
-        } else {
-            let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
-            let number = (0..).find(|number| !taken.contains(number)).context("no number is left for a port")?;
-            let whole = large.clone().filter(|_| super_frames(port)).map(|pool| pool as Arc<dyn Pool>);
-            open_own(port, &socket_config(&wanted, number, &pool), whole, pool)
-                .with_context(|| format!("port {}", port.name))?
-        };
-        let (rules, done, notes) = filters::steer(open.dpdk(), index as u16, config);
+    for (index, port) in dpdk {
+        let (wanted, pool) = prepare(config, (index, port), &opened, &pools, start)?;
+        ports.insert(index, OpenPort::Dpdk(DpdkPort::open(eal, &wanted, &pool)?));
+    }
+    let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
+    let mut numbers = (0..).filter(|number| !taken.contains(number));
+    let mut prepared = Vec::new();
+    for (index, port) in own {
+        let (wanted, pool) = prepare(config, (index, port), &opened, &pools, start)?;
+        let number = numbers.next().context("no number is left for a port")?;
+        prepared.push((index, port, socket_config(&wanted, number, &pool), pool));
+    }
+    // The kernel waits with each one's ring: side by side.
+    let open = |(index, port, wanted, pool): (usize, &config::Port, SocketConfig, Arc<MbufPool>)| {
+        let whole = large.clone().filter(|_| super_frames(port)).map(|pool| pool as Arc<dyn Pool>);
+        let open = start.step().map_err(anyhow::Error::from).and_then(|()| open_own(port, &wanted, whole, pool));
+        (index, open.with_context(|| format!("port {}", port.name)))
+    };
+    for (index, open) in perigee_socket::side_by_side(prepared, open) {
+        ports.insert(index, open?);
+    }
+    for (index, open) in &ports {
+        let (rules, done, notes) = filters::steer(open.dpdk(), *index as u16, config);
         notes.iter().for_each(|note| tracing::info!("{note}"));
         opened.rules.extend(rules);
-        opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != index) || done.contains(steer));
+        opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != *index) || done.contains(steer));
         let important = matches!(open, OpenPort::Xdp(..));
         for note in open.info().notes {
             if important { tracing::info!("{note}") } else { tracing::debug!("{note}") }
         }
-        ports.insert(index, open);
     }
     opened.infos = ports.values().map(OpenPort::info).collect();
     opened.ports = ports.into_values().collect();
     opened.pools = pools.into_values().chain(large).collect();
     Ok(opened)
+}
+
+/// Prepares the interface under a port, if it has one; how it is opened, and with which pool.
+fn prepare(
+    config: &Config,
+    (index, port): (usize, &config::Port),
+    opened: &Opened,
+    pools: &BTreeMap<Option<u16>, Arc<MbufPool>>,
+    start: &Start,
+) -> Result<(PortConfig, Arc<MbufPool>)> {
+    start.step()?;
+    let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), opened.helper.as_deref())?;
+    Ok((wanted, pools[&numa_node(&port.device)].clone()))
 }
 
 /// Opens a port by sockets of our own.

@@ -30,7 +30,7 @@ pub struct Running {
     pub(super) counters: Vec<Arc<Counters>>,
     pub(super) custom: Arc<CustomReasons>,
     // Dropped in this order: rules and ports before the pools that their buffers go back to.
-    pub(super) _rules: Vec<FlowRule>,
+    pub(super) rules: Vec<FlowRule>,
     pub(super) ports: Vec<OpenPort>,
     pub(super) pools: Vec<Arc<MbufPool>>,
     /// The last one: it restores interfaces that are no longer used, and removes folders that are left.
@@ -257,5 +257,7 @@ impl Drop for Running {
         for thread in self.threads() {
             let _ = thread.join();
         }
+        self.rules.clear();
+        perigee_socket::close_together(|| self.ports.clear());
     }
 }

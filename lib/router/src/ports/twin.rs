@@ -23,6 +23,10 @@ impl PortTwin {
         PortTwin { twin, entry, losses: Losses::made(index, LinkLosses::default()), complained: false }
     }
 
+    pub fn into_inner(self) -> Twin {
+        self.twin
+    }
+
     /// A port's new twin, which continues the counters of the one before.
     pub fn replacing(made: (Twin, TwinStatus), before: Option<PortTwin>) -> PortTwin {
         let mut twin = PortTwin::new(made);
