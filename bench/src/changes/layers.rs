@@ -354,6 +354,7 @@ impl Router {
                 up: true,
             }],
             configured: 1,
+            addresses: config.interfaces.iter().map(|interface| interface.addresses.clone()).collect(),
             neighbors: Vec::new(),
             helper: false,
             feeds: [FeedId::Kernel].into_iter().chain(zebra).collect(),
