@@ -14,8 +14,8 @@ use perigee_api::client::ApiClient;
 use perigee_api::queries::ShowVersion;
 use perigee_api::{Backend, Request, Server, Show};
 
-/// Workers in an answer that no socket's buffer holds.
-const MANY: usize = 2000;
+/// Bytes of a name in an answer that no socket's buffer holds.
+const LONG: usize = 600_000;
 /// Places of the API's socket.
 const PLACES: usize = 128;
 
@@ -27,7 +27,9 @@ impl Backend for Fake {
         match request {
             Request::Metrics(reply) => reply.send(Ok(Box::default())),
             Request::Show(Show::ShowVersion(_, reply)) => reply.send(Ok(Default::default())),
-            Request::Show(Show::ShowWorkers(_, reply)) => reply.send(Ok(vec![WorkerStatus::default(); MANY])),
+            Request::Show(Show::ShowWorkers(_, reply)) => {
+                reply.send(Ok(vec![WorkerStatus { queues: vec!["q".repeat(LONG)], ..WorkerStatus::default() }]))
+            }
             // A reply that is dropped is an error.
             _ => {}
         }
@@ -146,12 +148,14 @@ fn silent_connections_of_the_operator_shut_nobody_out() {
 #[test]
 fn slow_readers_of_the_api_shut_nobody_out() {
     let scene = Scene::new();
-    let mut slow: Vec<UnixStream> = (0..PLACES).map(|_| UnixStream::connect(&scene.socket).unwrap()).collect();
-    for stream in &mut slow {
+    // One after the other: none of them is silent for long, and each answer has begun.
+    let begun = |_| {
+        let mut stream = UnixStream::connect(&scene.socket).unwrap();
         stream.write_all(b"GET /v1/workers HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-        // Its answer has begun.
         stream.read_exact(&mut [0; 12]).unwrap();
-    }
+        stream
+    };
+    let _slow: Vec<UnixStream> = (0..PLACES).map(begun).collect();
     wait_until("a slow reader to give way", || {
         let client = ApiClient::connect(&scene.socket);
         client.is_ok_and(|client| client.ask(&ShowVersion {}).is_ok())
