@@ -14,11 +14,13 @@
 //!
 //! The attacker is on the link of the routing sessions. Meanwhile `ping` crosses the router from west to east and asks the router itself;
 //! hosts that nobody has spoken to before are asked on east (from west: another port than the flood's; from the peer: the same one) and
-//! on the attacked link (from west); sessions may not end. `inside.rs` builds this, `kinds.rs` makes the frames, `reach.rs` asks hosts.
+//! on the attacked link (from west); sessions may not end; and two namespaces that have nothing to do with the router, but the machine,
+//! ping each other. `inside.rs` builds this, `kinds.rs` and `recipes.rs` make the frames, `reach.rs` asks hosts.
 
 mod inside;
 mod kinds;
 mod reach;
+mod recipes;
 mod report;
 
 use crate::isolated;
@@ -65,7 +67,7 @@ impl AttackArgs {
     /// The kinds asked for, in their order.
     fn kinds(&self) -> Vec<Kind> {
         let wanted = |kind: &Kind| self.only.is_empty() || self.only.iter().any(|part| kind.name().contains(part));
-        Kind::ALL.into_iter().filter(wanted).collect()
+        Kind::all().into_iter().filter(wanted).collect()
     }
 }
 
@@ -74,7 +76,7 @@ pub fn attack(args: &AttackArgs) -> Result<ExitCode> {
     if let Some(folder) = &args.inside {
         return inside::run(args, folder);
     }
-    let names = || Kind::ALL.map(Kind::name).join("\", \"");
+    let names = || Kind::all().into_iter().map(Kind::name).collect::<Vec<_>>().join("\", \"");
     ensure!(!args.kinds().is_empty(), "--only: found {:?}, expected parts of \"{}\"", args.only, names());
     ensure!((100..=1_000_000).contains(&args.rate), "--rate: found {}, expected 100 to 1000000", args.rate);
     ensure!((5.0..=3600.0).contains(&args.seconds), "--seconds: found {}, expected 5 to 3600", args.seconds);

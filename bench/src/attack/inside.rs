@@ -51,6 +51,7 @@ struct Scene {
     router: Router,
     west: Host,
     peer: Host,
+    bystander: Host,
     birds: [Bird; 2],
     attacker: Wire,
     mac: MacAddr,
@@ -151,12 +152,32 @@ fn edge(world: &World) -> Result<(Host, Wire)> {
     Ok((peer, attacker))
 }
 
+/// Two namespaces that have nothing to do with the router; the first of them. Their neighbors' entries in Linux are asked for all the time,
+/// so that a table that is full is noticed.
+fn bystanders(world: &World) -> Result<Host> {
+    let (one, other) = (world.namespace("bystander")?, world.namespace("friend")?);
+    world.ip(&format!("-n {} link add eth0 type veth peer name eth0 netns {}", one.name(), other.name()))?;
+    for (host, number) in [(&one, 1), (&other, 2)] {
+        for address in [format!("10.77.0.{number}/24"), format!("2001:db8:77::{number}/64 nodad")] {
+            world.ip(&format!("-n {} addr add {address} dev eth0", host.name()))?;
+        }
+        world.ip(&format!("-n {} link set eth0 up", host.name()))?;
+        for family in ["ipv4", "ipv6"] {
+            // Half a second: reachable neighbors are asked again soon.
+            host.set(&format!("{family}/neigh/eth0/base_reachable_time_ms"), "500")?;
+            host.set(&format!("{family}/neigh/eth0/gc_stale_time"), "1")?;
+        }
+    }
+    Ok(one)
+}
+
 impl Scene {
     fn build(world: &World) -> Result<Scene> {
         let core = *dpdk::usable_cores().last().context("no core may be used")?;
         let west = host(world, "west", 1)?;
         host(world, "east", 2)?;
         let (peer, attacker) = edge(world)?;
+        let bystander = bystanders(world)?;
         let folder = world.folder();
         let router = Router::start(Launch {
             program: perigee_lab::program()?,
@@ -176,7 +197,7 @@ impl Scene {
                 bird.says(&format!("show ospf neighbors {ospf}"), "Full/")?;
             }
         }
-        Ok(Scene { router, west, peer, birds, attacker, mac })
+        Ok(Scene { router, west, peer, bystander, birds, attacker, mac })
     }
 
     /// One row.
@@ -192,10 +213,12 @@ impl Scene {
             ping(&self.west, KNOWN, length, "2001:db8:2::2")?,
             ping(&self.west, PINGS, length, "10.1.0.1")?,
             ping(&self.peer, PINGS, length, "10.3.0.1")?,
+            ping(&self.bystander, PINGS, length, "10.77.0.2")?,
+            ping(&self.bystander, PINGS, length, "2001:db8:77::2")?,
         ];
         std::thread::sleep(Duration::from_secs(1));
         let (sent, asked) = self.garbage_and_questions(args, kind)?;
-        let [known4, known6, router, router_same] = pings.map(|pings| pinged(pings, length));
+        let [known4, known6, router, router_same, bystanders4, bystanders6] = pings.map(|pings| pinged(pings, length));
         let after = Look::take(&mut api, &self.router)?;
         std::thread::sleep(Duration::from_secs_f64(args.rest));
         let rested = Look::take(&mut api, &self.router)?;
@@ -208,6 +231,7 @@ impl Scene {
             known: [known4?, known6?],
             router: router?,
             router_same: router_same?,
+            bystanders: [bystanders4?, bystanders6?],
             asked,
             sessions_lost: self.sessions_lost() - sessions,
             memory: [before.memory, after.memory, rested.memory],
@@ -336,7 +360,10 @@ fn pinged(mut process: Process, seconds: f64) -> Result<Pinged> {
 
 /// Sends so many frames per second; how many there were.
 fn send(wire: &Wire, mac: MacAddr, kind: Kind, rate: u64, seconds: f64) -> Result<u64> {
-    let (mut random, mut buffer) = (Random::new(kind as u64 + 1), [0; kinds::LONGEST]);
+    let (mut random, mut buffer) = (
+        Random::new(kind.name().bytes().fold(1, |seed, byte| seed * 31 % 1_000_003 + u64::from(byte))),
+        [0; kinds::LONGEST],
+    );
     let (began, mut sent, mut due) = (Instant::now(), 0, 0);
     loop {
         let elapsed = began.elapsed().as_secs_f64();

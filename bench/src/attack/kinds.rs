@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The garbage: a frame of each kind for a number.
 
+use super::recipes::{RECIPES, Recipe};
 use anyhow::Result;
 use perigee_fib::synth::Random;
 use perigee_net::MacAddr;
@@ -14,8 +15,8 @@ pub const ROUTER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 1);
 /// The network behind the port east, 10.2.0.0/16 and 2001:db8:2::/64: the first 16 bits, and the first 64.
 const EAST4: u32 = 0x0a02;
 const EAST6: u128 = 0x2001_0db8_0002_0000 << 64;
-const EDGE4: u32 = 0x0a03;
-const EDGE6: u128 = 0x2001_0db8_0003_0000 << 64;
+pub const EDGE4: u32 = 0x0a03;
+pub const EDGE6: u128 = 0x2001_0db8_0003_0000 << 64;
 /// All OSPF routers (RFC 2328 A.1) and where IGMPv3 reports go (RFC 3376 4.2.14).
 const OSPF_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 5);
 const IGMP_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
@@ -44,10 +45,13 @@ pub enum Kind {
     NdScanOwn,
     Solicitations,
     Advertisements,
+    /// One that is written as data.
+    Made(&'static Recipe),
 }
 
 impl Kind {
-    pub const ALL: [Kind; 18] = [
+    /// Those that are written in Rust.
+    const CODED: [Kind; 18] = [
         Kind::Udp,
         Kind::Expired,
         Kind::Options,
@@ -67,6 +71,11 @@ impl Kind {
         Kind::Solicitations,
         Kind::Advertisements,
     ];
+
+    /// All kinds, in their order.
+    pub fn all() -> Vec<Kind> {
+        Kind::CODED.into_iter().chain(RECIPES.iter().map(Kind::Made)).collect()
+    }
 
     /// For tables, JSON and the command line.
     pub fn name(self) -> &'static str {
@@ -89,6 +98,7 @@ impl Kind {
             Kind::NdScanOwn => "ND scan of the link",
             Kind::Solicitations => "spoofed solicitations",
             Kind::Advertisements => "spoofed advertisements",
+            Kind::Made(recipe) => recipe.name,
         }
     }
 
@@ -133,6 +143,7 @@ impl Kind {
             Kind::NdScanOwn => link.udp6(near6, bits),
             Kind::Solicitations => link.solicitation(near6),
             Kind::Advertisements => link.advertisement(near6),
+            Kind::Made(recipe) => recipe.frame(random, router, link.buffer),
         }
     }
 }
@@ -289,7 +300,7 @@ impl Link<'_> {
 }
 
 /// A sum of 16-bit words in one of them.
-fn fold(mut sum: u32) -> u16 {
+pub fn fold(mut sum: u32) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -305,7 +316,7 @@ mod tests {
     #[test]
     fn headers_are_right() {
         let (mut random, mut buffer) = (Random::new(1), [0; LONGEST]);
-        for kind in Kind::ALL {
+        for kind in Kind::CODED {
             for _ in 0..100 {
                 let length = kind.frame(&mut random, MacAddr([2, 0, 0, 0, 0, 1]), &mut buffer).unwrap();
                 let frame = ethernet::Ethernet::new(&buffer[..length]).unwrap();

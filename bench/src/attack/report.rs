@@ -68,6 +68,8 @@ pub struct Row {
     /// To the router itself, through another port and through the flooded one.
     pub router: Pinged,
     pub router_same: Pinged,
+    /// Between two namespaces that have nothing to do with the router, by IPv4 and IPv6.
+    pub bystanders: [Pinged; 2],
     pub asked: Vec<Asked>,
     /// Sessions of OSPF and BGP that ended, on the flooded link.
     pub sessions_lost: u64,
@@ -85,7 +87,8 @@ impl Row {
         let attacked = self.taken as f64 >= 0.9 * self.wanted && self.sent as f64 >= 0.9 * self.wanted;
         let known = self.known.iter().all(|pings| pings.lost() == 0);
         let asked = self.asked.iter().all(Asked::held);
-        attacked && known && asked && self.sessions_lost == 0 && self.memory_held()
+        let bystanders = self.bystanders.iter().all(|pings| pings.lost() == 0);
+        attacked && known && bystanders && asked && self.sessions_lost == 0 && self.memory_held()
     }
 
     /// Within a tenth.
@@ -103,7 +106,7 @@ impl Row {
             .collect();
         let drops: Vec<String> = self.drops.iter().map(|(name, packets)| format!("{name} {packets}")).collect();
         format!(
-            "| {} | {:.1} | {} of {} | {} of {} | {} of {} | {} | {} | {} | {:.0}, {:.0}, {:.0} | {} | {} |",
+            "| {} | {:.1} | {} of {} | {} of {} | {} of {} | {} of {} | {} | {} | {} | {:.0}, {:.0}, {:.0} | {} | {} |",
             self.kind,
             self.rate / 1e3,
             self.known.iter().map(Pinged::lost).sum::<u64>(),
@@ -112,6 +115,8 @@ impl Row {
             self.router.sent,
             self.router_same.lost(),
             self.router_same.sent,
+            self.bystanders.iter().map(Pinged::lost).sum::<u64>(),
+            self.bystanders.iter().map(|pings| pings.sent).sum::<u64>(),
             asked.join(" | "),
             self.sessions_lost,
             if self.held() { "held" } else { "NOT HELD" },
@@ -128,7 +133,7 @@ impl Row {
 pub fn text(args: &AttackArgs, results: &Results) -> String {
     let mut text = format!(
         "{} seconds of each flood on one port; pings lost of those that crossed other ports (IPv4, IPv6), and of those to the router through \
-         another port and the flooded one; new hosts of both families that answered, and the longest wait; sessions of OSPF (both versions) and \
+         another port and the flooded one, and between bystanders, two namespaces that have nothing to do with the router; new hosts of both families that answered, and the longest wait; sessions of OSPF (both versions) and \
          BGP on the flooded link that ended; resident memory and neighbors before, at the end, and {} s later.\n\n",
         args.seconds, args.rest
     );
@@ -138,6 +143,7 @@ pub fn text(args: &AttackArgs, results: &Results) -> String {
         "known traffic",
         "pings, other port",
         "pings, same port",
+        "bystanders",
         "new hosts, other ports",
         "from the flooded link",
         "to the flooded link",
@@ -170,6 +176,7 @@ mod tests {
             known: [pings; 2],
             router: pings,
             router_same: pings,
+            bystanders: [pings; 2],
             asked: vec![asked("other ports", 0.9), asked("from the link", 2.9)],
             sessions_lost: 0,
             memory: [100, 150, 109],
@@ -181,10 +188,11 @@ mod tests {
     #[test]
     fn what_others_notice_breaks_a_row() {
         assert!(row().held());
-        let broken: [fn(&mut Row); 8] = [
+        let broken: [fn(&mut Row); 9] = [
             |row| row.sent = 400_000,
             |row| row.taken = 400_000,
             |row| row.known[1].answered = 99,
+            |row| row.bystanders[1].answered = 99,
             |row| row.sessions_lost = 1,
             |row| row.memory[2] = 111,
             |row| row.asked[0].seconds[0] = None,
