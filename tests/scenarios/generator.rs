@@ -27,6 +27,7 @@ perigee_tests::scenarios![
     a_script_writes_whole_payloads,
     a_script_that_throws_ends_the_generator_in_order,
     a_script_that_does_not_return_is_ended,
+    its_interfaces_are_as_they_were,
     mistakes_are_described,
 ];
 
@@ -396,4 +397,16 @@ fn mistakes_are_described(world: &World) {
         let ended = run(&mut command(&[&["here"], &words[..]].concat()));
         assert!(ended.code == Some(2) && ended.text.contains(part), "{words:?}: {}", ended.text);
     }
+}
+
+/// They stayed promiscuous.
+fn its_interfaces_are_as_they_were(world: &World) {
+    cable(world, "here", "there");
+    world.ip("link set there promisc on");
+    let before = world.interfaces();
+    generate(&["here", "--to", "there", "--rate", RATE, "-n", "10"]);
+    assert_eq!(world.interfaces(), before);
+    // A mistyped one was DPDK's business.
+    let words = "there is no interface `eth99` in this network namespace: `ip link` lists those there are";
+    run(&mut command(&["eth99", "--to", "there"])).refused(words);
 }

@@ -87,12 +87,29 @@ impl Device {
         Some(unsafe { ffi::perigee_interface_running(c.as_ptr()) } == 1)
     }
 
+    /// Whether the Linux interface under it, if there is one, takes frames to all addresses.
+    pub(crate) fn is_promiscuous(&self) -> Option<bool> {
+        let (Device::Interface(name) | Device::Xdp(name)) = self else { return None };
+        let c = c_string(name).ok()?;
+        // SAFETY: a C string.
+        match unsafe { ffi::perigee_interface_promiscuous(c.as_ptr()) } {
+            on @ 0.. => Some(on == 1),
+            _ => None,
+        }
+    }
+
     /// Its name in messages: an interface's name, or a DPDK device without its arguments.
     pub fn name(&self) -> &str {
         match self {
             Device::Dpdk(devargs) => devargs.split(',').next().unwrap_or(devargs),
             Device::Interface(name) | Device::Xdp(name) => name,
         }
+    }
+
+    /// Whether a name that DPDK does not know was meant for an interface of Linux: it has nothing of DPDK's own names.
+    pub(crate) fn looks_like_an_interface(&self) -> bool {
+        let Device::Dpdk(name) = self else { return false };
+        !name.is_empty() && name.len() <= 15 && !name.contains([',', '=', ':', '/', ' ']) && !name.starts_with("net_")
     }
 
     /// What to try if it could not be opened.
@@ -139,6 +156,17 @@ mod tests {
         );
         assert!(device.devargs(1, 9000).unwrap().contains("framesz=9216,blocksz=294912,framecnt=224"));
         assert!(Device::Dpdk(String::new()).devargs(1, 1500).is_err());
+    }
+
+    /// A mistyped interface was "failed to parse device", and whether a PCI device was bound to a driver.
+    #[test]
+    fn a_mistyped_interface_is_told_from_a_device() {
+        let looks = |name: &str| Device::Dpdk(name.into()).looks_like_an_interface();
+        assert!(looks("eth99") && looks("left") && looks("wan.100"));
+        for device in ["", "0000:03:00.0", "03:00.0", "net_pcap0", "net_null7,copy=1", "eth_null0,copy=1", "class=eth"]
+        {
+            assert!(!looks(device), "{device}");
+        }
     }
 
     #[test]

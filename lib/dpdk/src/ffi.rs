@@ -323,6 +323,7 @@ unsafe extern "C" {
     pub fn rte_eth_dev_set_mtu(port: u16, mtu: u16) -> c_int;
     pub fn rte_eth_promiscuous_enable(port: u16) -> c_int;
     pub fn rte_eth_promiscuous_disable(port: u16) -> c_int;
+    pub fn rte_eth_allmulticast_disable(port: u16) -> c_int;
     pub fn rte_eth_allmulticast_enable(port: u16) -> c_int;
     pub fn rte_eth_stats_reset(port: u16) -> c_int;
     pub fn rte_ring_free(ring: *mut Ring);
@@ -409,6 +410,7 @@ unsafe extern "C" {
     pub fn perigee_port_set_mac(port: u16, mac: *const [u8; 6]) -> c_int;
     pub fn perigee_interface_mtu(name: *const c_char) -> c_int;
     pub fn perigee_interface_running(name: *const c_char) -> c_int;
+    pub fn perigee_interface_promiscuous(name: *const c_char) -> c_int;
     pub fn perigee_interface_queues(name: *const c_char) -> c_int;
     pub fn perigee_flow_create(
         port: u16,

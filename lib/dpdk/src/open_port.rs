@@ -32,6 +32,8 @@ pub(crate) struct Found {
     pub(crate) port: u16,
     device: *mut ffi::Device,
     plugged: bool,
+    /// An interface of Linux that took no frames to others before: DPDK's drivers leave it so that it does.
+    restored: bool,
 }
 
 // SAFETY: the device is a token for DPDK, used when the port is closed.
@@ -42,6 +44,7 @@ unsafe impl Sync for Found {}
 impl Found {
     pub(crate) fn find(devargs: &str, device: &Device) -> Result<(Found, DeviceInfo)> {
         let c = c_string(devargs)?;
+        let restored = device.is_promiscuous() == Some(false);
         let mark = log::mark();
         let fail = |what: &str, error| {
             let (name, cause, hint) = (device.name(), log::cause(mark, error), device.hint());
@@ -51,6 +54,13 @@ impl Found {
         let probed = unsafe { ffi::rte_dev_probe(c.as_ptr()) };
         // -17 is EEXIST: EAL has found a listed PCI device, or an argument --vdev, at its start.
         if probed != 0 && probed != -17 {
+            if device.looks_like_an_interface() {
+                let name = device.name();
+                return Err(Error::new(format!(
+                    "there is no interface `{name}` in this network namespace: `ip link` lists those there are; devices of DPDK have \
+                     names such as 0000:03:00.0 or net_pcap0"
+                )));
+            }
             return Err(fail("DPDK could not open the device", probed));
         }
         let mut port = 0;
@@ -69,7 +79,7 @@ impl Found {
         if !open_ports().insert(port) {
             return Err(Error::new(format!("port {}: this device is already in use by another port", device.name())));
         }
-        Ok((Found { port, device: info.device, plugged: probed == 0 }, info))
+        Ok((Found { port, device: info.device, plugged: probed == 0, restored }, info))
     }
 }
 
@@ -77,6 +87,10 @@ impl Drop for Found {
     fn drop(&mut self) {
         // SAFETY: all queues are gone, as they hold the port; so nobody uses it any more.
         unsafe {
+            if self.restored {
+                ffi::rte_eth_promiscuous_disable(self.port);
+                ffi::rte_eth_allmulticast_disable(self.port);
+            }
             ffi::rte_eth_dev_stop(self.port);
             ffi::rte_eth_dev_close(self.port);
             if self.plugged && !self.device.is_null() {

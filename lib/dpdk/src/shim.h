@@ -133,6 +133,9 @@ uint64_t perigee_packet_drops(int fd);
 /* Is a Linux interface up, and its other end, too? 0 or 1, or a negative errno. */
 int perigee_interface_running(const char *name);
 
+/* Does a Linux interface take frames to all addresses? 0 or 1, or a negative errno. */
+int perigee_interface_promiscuous(const char *name);
+
 /* Queues of a Linux interface that AF_XDP can use, at least 1. */
 int perigee_interface_queues(const char *name);
 

@@ -255,6 +255,14 @@ int perigee_interface_running(const char *name)
 	return error ? error : (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
 }
 
+int perigee_interface_promiscuous(const char *name)
+{
+	struct ifreq request = { 0 };
+	int error = ask_interface(name, SIOCGIFFLAGS, &request);
+
+	return error ? error : (request.ifr_flags & IFF_PROMISC) != 0;
+}
+
 int perigee_packet_sockets(const char *interface, int *to, int most)
 {
 	const unsigned int index = if_nametoindex(interface);
