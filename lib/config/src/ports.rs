@@ -164,6 +164,10 @@ fn check_name(name: &At<String>, section: &Section) {
             format!("the port name {text:?}")
         };
         section.mistakes().add(&name.span, format!("found {found}, expected 1 to {NAME} letters, digits, - or _"));
+    } else if ["drops", "punts"].contains(&text.as_str()) {
+        let message =
+            format!("found the port name {text:?}, expected another: `perigee capture {text}` captures all {text}");
+        section.mistakes().add(&name.span, message);
     }
 }
 

@@ -5,7 +5,7 @@
 //! the tree is walked here: a [`Section`] is asked for each key that is declared for it, reports what does not fit,
 //! and reports in [`Section::finish`] the keys that were never asked for.
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::given::{At, Given};
 use super::kind::Kind;
@@ -117,13 +117,17 @@ impl<'t> Section<'t> {
         let Some(given) = self.given(key) else {
             return Vec::new();
         };
-        let Some(table) = given.value.get_ref().as_table() else {
-            given.unfit::<()>(format_args!("expected a table headed [{key}.NAME]"));
-            return Vec::new();
-        };
         let path = match self.title.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
             Some(parent) => format!("{parent}.{key}"),
             None => key.to_owned(),
+        };
+        let Some(table) = given.value.get_ref().as_table() else {
+            let (what, example) = match given.value.get_ref() {
+                DeValue::Integer(number) => (number.as_str().to_owned(), " of its own"),
+                _ => ("NAME".to_owned(), ""),
+            };
+            given.unfit::<()>(format_args!("expected a table{example} headed [{path}.{what}]"));
+            return Vec::new();
         };
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(name, _)| name.span().start);
@@ -147,6 +151,8 @@ impl<'t> Section<'t> {
             known.dedup();
             let hint = match nearest(name, &known) {
                 Some(near) => format!("`{near}`"),
+                // Keys of no table have to stand before the first head.
+                None if name == "routes_file" => "it before the first head of a table".to_owned(),
                 None => format!("one of {}", known.join(", ")),
             };
             let message = format!("found the unknown key `{}` in {}, expected {hint}", name.escape_debug(), self.title);

@@ -153,7 +153,11 @@ fn every_check_of_a_port() {
     }
     check("[port.«\"a.b\"»]\ndevice = \"net_null1\"\n", &["found the port name \"a.b\""]);
     check("[«port»]\n", &["found no port, expected at least one table headed [port.NAME]"]); // fuzz seed 202055
-    check("port = «3»\n", &["expected a table headed [port.NAME]"]);
+    check("port = «3»\n", &["expected a table of its own headed [port.3]"]);
+    check(&format!("{PORT}vlan = «100»\n"), &["expected a table of its own headed [port.wan.vlan.100]"]);
+    check(&format!("{PORT}vlan = «true»\n"), &["expected a table headed [port.wan.vlan.NAME]"]);
+    check("[port.«drops»]\ndevice = \"net_null1\"\n", &["`perigee capture drops` captures all drops"]);
+    check(&format!("{PORT}[router]\n«routes_file» = \"r\"\n"), &["expected it before the first head of a table"]);
     let error = parse("").unwrap_err();
     assert!(error.to_string().starts_with("test.toml:1:1: found no port, expected"), "{error}");
     let error = parse(&format!("{PORT}[port.wan]\n")).unwrap_err();

@@ -92,7 +92,7 @@ impl SlowThread {
         self.tell(Input::FlushNeighbors { interface, address: *address });
         self.carry_out();
         let message = match self.slow.counters().neighbors_flushed - before {
-            0 => "there is no such neighbor but static ones".to_owned(),
+            0 => "no such neighbor is known; static ones are not forgotten".to_owned(),
             1 => "1 neighbor forgotten".to_owned(),
             n => format!("{n} neighbors forgotten"),
         };
