@@ -2,15 +2,17 @@
 //! What a running router may do: its user, its capabilities, its system calls and files.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Asserts, Good, Router, Signal, World, wait_until};
+use perigee_tests::{Asserts, Good, Router, Signal, World, perigee, run, wait_until};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 perigee_tests::scenarios![
     a_router_of_root_is_somebody_else_once_it_runs as root,
     a_router_reloads_files_that_only_root_may_read as root,
+    a_group_may_use_the_api_of_roots_router as root,
     every_thread_is_confined,
     a_script_opens_no_file_and_starts_no_program,
     every_call_is_tried_from_a_confined_thread,
@@ -110,6 +112,23 @@ fn a_router_reloads_files_that_only_root_may_read(world: &World) {
     write_configuration("script = \"absent.lua\"", "");
     router.ask("reload").refused("cannot open /run/home/absent.lua: No such file");
     client.ping(5, "10.0.2.2");
+    router.stop();
+}
+
+/// The API was root's alone, and every operator needed sudo to look.
+fn a_group_may_use_the_api_of_roots_router(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    world.refused("socket_group = \"no-such-group\"", PORTS).refused("there is no group no-such-group");
+    let router = world.router("socket_group = \"4242\"", PORTS);
+    client.reaches("10.0.2.2");
+    let show = |groups: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "61000", "--regid", "61000", groups]).arg(perigee()).args(["show", "ports"]);
+        run(command.args(["--socket", "/run/t.sock"]).env("NO_COLOR", "1"))
+    };
+    std::fs::set_permissions("/run", Permissions::from_mode(0o755)).expect("root's folder");
+    assert!(show("--groups=4242").good().text.contains("10.0.1.1/24"));
+    show("--clear-groups").refused("no permission to use");
     router.stop();
 }
 

@@ -80,7 +80,7 @@ fn the_only_one(folders: &[&Path]) -> Result<PathBuf> {
             let has = if folders.len() == 1 { "has" } else { "have" };
             if let Some(others) = others.first() {
                 bail!(
-                    "no router of yours runs here, and {others} is another user's: run this as the user who started the router"
+                    "no router of yours runs here, and {others} is another user's: run this as the user who started the router, or have it name a `socket_group` that you are in"
                 );
             }
             bail!(

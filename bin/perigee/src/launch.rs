@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, anyhow};
 use perigee_api::Server;
 use perigee_api::answers::VersionStatus;
 use perigee_config as config;
-use perigee_config::{Config, Machine};
+use perigee_config::{Config, Machine, Router};
 use perigee_dpdk::{self as dpdk, Eal, EalConfig, MBUF};
 use perigee_helper::privileges::Became;
 use perigee_helper::{Helper, Reach, privileges};
@@ -307,9 +307,10 @@ fn assemble(
     let queues = (std::mem::take(&mut wiring.slow.assistants), punts);
     let (assistants, helpers) = assistants(&config, queues, bells, &opened, &forwarding, &common);
     let counters = ends.iter().map(|end| end.counters.clone()).collect();
-    let server = Server::start(&config.router.socket, config.router.metrics, Arc::new(common.mailbox.clone()))?;
+    let Router { socket, socket_group, metrics, .. } = &config.router;
+    let server = Server::start_for(socket_group.as_deref(), socket, *metrics, Arc::new(common.mailbox.clone()))?;
     if let Some(helper) = &opened.helper {
-        helper.remove_at_end(vec![config.router.socket.clone()])?;
+        helper.remove_at_end(vec![socket.clone()])?;
     }
     let (nodes, of_workers) = (table_nodes(&config), worker_nodes(&config));
     let copy = |node: Option<u16>| nodes.iter().position(|own| Some(*own) == node).unwrap_or(0);

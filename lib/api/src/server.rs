@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The socket and the thread behind it.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,23 @@ impl Server {
     /// # Errors
     /// A running router uses `path`, or there is something that is not a socket, or the system refuses it.
     pub fn start(path: &Path, metrics: Option<SocketAddr>, backend: Arc<dyn Backend>) -> Result<Self, StartError> {
+        Self::start_for(None, path, metrics, backend)
+    }
+
+    /// Like [`Server::start`]; the members of a group, by its name or number, may use the socket as well.
+    ///
+    /// # Errors
+    /// As there; there is no such group, or the socket cannot be given to it.
+    pub fn start_for(
+        group: Option<&str>,
+        path: &Path,
+        metrics: Option<SocketAddr>,
+        backend: Arc<dyn Backend>,
+    ) -> Result<Self, StartError> {
         let listener = listen_privately(path)?;
+        if let Some(group) = group {
+            give_to(group, path)?;
+        }
         let identity = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).map_err(|e| refused(path, &e))?;
         let (stop, stopped) = watch::channel(false);
         // From here on, dropping the server removes the socket.
@@ -155,6 +171,31 @@ fn lock_folder(path: &Path) -> Option<File> {
     }
     tracing::debug!("somebody keeps the folder of {} locked", path.display());
     None
+}
+
+/// Lets a group's members use the socket.
+fn give_to(group: &str, path: &Path) -> Result<(), StartError> {
+    let unknown =
+        || StartError(format!("there is no group {group}; expected one that `getent group` knows in `socket_group`"));
+    let id = match group.parse() {
+        Ok(id) => id,
+        Err(_) => privileges::group(group).ok_or_else(unknown)?,
+    };
+    let given = || -> io::Result<()> {
+        std::os::unix::fs::chown(path, None, Some(id))?;
+        fs::set_permissions(path, Permissions::from_mode(0o660))?;
+        // Names of sockets are no secret.
+        match path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "perigee")) {
+            Some(folder) => fs::set_permissions(folder, Permissions::from_mode(0o755)),
+            None => Ok(()),
+        }
+    };
+    given().map_err(|error| {
+        StartError(format!(
+            "{} cannot be given to the group {group}: {error}; only root, or a member of it, can do that",
+            path.display()
+        ))
+    })
 }
 
 /// Removes the socket of a router that was killed; refuses to remove that of a running one, or anything else.

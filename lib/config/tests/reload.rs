@@ -21,6 +21,7 @@ const CASES: &[Case] = &[
     ("[router]", "idle", "[router]", "'poll'", "'adaptive'", "router.idle"),
     ("[router]", "fib", "[router]", "'auto'", "'other'", ""),
     ("[router]", "socket", "[router]", "'/a'", "'/b'", "router.socket"),
+    ("[router]", "socket_group", "[router]", "'adm'", "'perigee'", "router.socket_group"),
     ("[router]", "metrics", "[router]", "'127.0.0.1:1'", "'127.0.0.1:2'", "router.metrics"),
     ("[router]", "punt_ring", "[router]", "64", "128", "router.punt_ring"),
     ("[router]", "mbufs", "[router]", "2048", "2049", "router.mbufs"),

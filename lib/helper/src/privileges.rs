@@ -117,6 +117,11 @@ pub fn plan(user: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
+/// The number of a group, by its name.
+pub fn group(name: &str) -> Option<u32> {
+    nix::unistd::Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
+}
+
 /// Whether this user namespace knows the ids, and lets groups be given up.
 fn is_known((uid, gid): (u32, u32)) -> bool {
     let covers = |map: &str, id: u32| {
