@@ -13,7 +13,7 @@ host.define(registry, library)
 
 -- The host keeps what it has read of headers (`loaded`, see perigee.h). Whoever asks for `data`, which is called `frames` in truth, may
 -- write there, so the host forgets. (Tasks' modules forget before each call.)
-local batch = { changed = host.changed }
+local batch = { changed = host.changed, checksums = modules.checksums }
 function batch.__index(self, key)
   if key == "data" then
     host.changed(self)
@@ -22,6 +22,9 @@ function batch.__index(self, key)
   return batch[key]
 end
 ffi.metatype("perigee_batch", batch)
+
+-- Else lines wait in a buffer for others, and a log file stays empty.
+io.stdout:setvbuf("line")
 
 -- The process is the router's, not the script's. Here it is an error like any other, with the caller's line.
 -- luacheck: ignore os

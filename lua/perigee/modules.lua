@@ -5,6 +5,9 @@
 --   m.native("./mine.so", "mine", 1)         a module from a shared library, for one mask or two
 --   m.reason("mine", "too_old")              a drop reason of the script's own (a third argument, true: a punt)
 --   m.drop(burst, mask, reason), m.punt(...) consumes the packets of the mask
+--   m.counter("mine", "flows"):add(n)        a counter of the script's own; `perigee show counters`, metrics
+--   m.gauge("mine", "entries"):set(n)        a gauge: the workers' are added
+--   m.checksums(burst, mask)                 writes the checksums of IPv4, UDP, TCP and ICMP, after headers were written
 --   m.move(from, mask, to)                   split: packets change batch, with their metadata
 --   m.copy(from, mask, to)                   mirror: deep copies
 --   m.port("wan")                            number of the port an interface belongs to, or nil
@@ -67,6 +70,10 @@ function host.bind(pointer) context[0] = pointer end
 
 function m.drop(burst, mask, reason) check(C.perigee_drop(context[0], burst, mask, reason)) end
 function m.punt(burst, mask, reason) check(C.perigee_punt(context[0], burst, mask, reason)) end
+function m.checksums(burst, mask)
+  changed(burst)
+  check(C.perigee_checksums(context[0], burst, mask or burst.live))
+end
 function m.move(from, mask, to) check(C.perigee_move(context[0], from, mask, to)) end
 function m.copy(from, mask, to) check(C.perigee_copy(context[0], from, mask, to)) end
 function m.push(burst, slot, bytes) check(C.perigee_push(context[0], burst, slot, bytes)) end
@@ -77,6 +84,19 @@ function m.now() return tonumber(C.perigee_now(context[0])) end
 function m.reason(module, name, punt)
   return C.perigee_reason(context[0], module, name, punt and 1 or 0)
 end
+
+local counter, gauge = {}, {}
+counter.__index, gauge.__index = counter, gauge
+function counter:add(n) check(C.perigee_value_change(context[0], self.number, n or 1, 0)) end
+function gauge:set(n) check(C.perigee_value_change(context[0], self.number, n, 1)) end
+
+local function value(kind, module, name, is_gauge)
+  local number = C.perigee_value(context[0], module, name, is_gauge)
+  if number < 0 then fail(4) end
+  return setmetatable({ number = number }, kind)
+end
+function m.counter(module, name) return value(counter, module, name, 0) end
+function m.gauge(module, name) return value(gauge, module, name, 1) end
 
 function m.port(interface)
   local port = C.perigee_port(context[0], interface)
@@ -98,11 +118,16 @@ function m.native(path, name, masks)
   local two = masks == 2
   ffi.cdef(("int %s(perigee_context *, perigee_batch *, perigee_mask *%s);"):format(name, two and ", perigee_mask *" or ""))
   -- A copy, so that a library which was rebuilt is loaded anew.
+  local given = path
   if library then
     local copy, why = library(path)
     path = copy or error(why, 2)
   end
-  local f = ffi.load(path)[name]
+  local found, f = pcall(function() return ffi.load(path)[name] end)
+  if not found then
+    -- The copy's path means nothing to anybody.
+    error((tostring(f):gsub(path:gsub("%p", "%%%0"), (given:gsub("%%", "%%%%")))), 2)
+  end
   if two then
     return function(burst, a, b)
       changed(burst)

@@ -7,6 +7,7 @@
 --   worker.queues, worker.id, worker:running(), worker:receive(queue, burst), worker:housekeeping()   the same, step by step
 --   worker:batch(), worker:mask(), worker:gather(size, timeout_us)      made and owned by the host
 --   burst.count, burst.length[slot], burst.data[slot], ...              see perigee.h; slots count from 0
+--   burst:checksums(mask)                  writes checksums after headers were written: of all packets, or of a mask's
 --   burst:changed()                        after writing burst.length or burst.l3, or through a pointer that was kept
 --   mask:has(slot), mask:set(slot), mask:clear(slot), mask:empty(), mask:count(), mask:assign(other),
 --   mask:remove(other), mask:add(other), mask:keep(other)

@@ -16,15 +16,17 @@ use comfy_table::Table;
 use perigee_api::Query;
 use perigee_api::answers::{
     DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, MulticastEntry,
-    NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, RouteEntry, RouteList, ScriptStatus, SlowPathStatus,
-    WorkerStatus,
+    NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, RouteEntry, RouteList, ScriptStatus, ScriptValue,
+    SlowPathStatus, VersionStatus, WorkerStatus,
 };
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{
-    ShowConfig, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowMulticast, ShowNeighborUsage,
-    ShowNeighbors, ShowNextHops, ShowPorts, ShowRoutes, ShowScripts, ShowSlowPath, ShowWorkers,
+    ShowConfig, ShowCounters, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowMulticast,
+    ShowNeighborUsage, ShowNeighbors, ShowNextHops, ShowPorts, ShowRoutes, ShowScripts, ShowSlowPath, ShowVersion,
+    ShowWorkers,
 };
 use perigee_net::Prefix;
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,8 @@ use std::time::{Duration, Instant};
 pub struct ShowArgs {
     /// What to show
     what: What,
+    /// `show routes`: only the routes that a packet to this address finds, those of the longest prefix
+    address: Option<IpAddr>,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -84,17 +88,22 @@ enum What {
     Linux,
     /// Scripts: generation, errors, work of the JIT compiler
     Scripts,
+    /// What the script counts and measures itself
+    Counters,
     /// Filters and steers
     Filters,
     /// The configuration that would start this router as it is now
     Config,
     /// All counters, as OpenMetrics text
     Metrics,
+    /// The running router: its versions, process, configuration, time since its start
+    Version,
 }
 
 /// Asks, and prints the answer.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     ensure!(args.time.is_none() || args.what == What::Modules, "--time: `perigee show modules` has it");
+    ensure!(args.address.is_none() || args.what == What::Routes, "an address: `perigee show routes ADDRESS` has it");
     let asked = Asked { client: connect(&args.router)?, json: args.json };
     match args.what {
         What::Ports => asked.table(&ShowPorts {}, |list| ports::table(list)),
@@ -103,16 +112,25 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         What::Modules => asked.table(&ShowModules {}, |list| modules(list, args.all)),
         What::Drops => asked.drops(args.all),
         What::SlowPath => asked.table(&ShowSlowPath {}, |status| slow_path(status, args.all)),
-        What::Routes => asked.table(&ShowRoutes { within: args.within, limit: Some(args.limit) }, routes),
+        What::Routes => {
+            let query = ShowRoutes { within: args.within, to: args.address, limit: Some(args.limit) };
+            if let Some(address) = args.address {
+                let found = asked.client.ask(&query)?.total;
+                ensure!(found > 0, "no route leads to {address}: packets to it are dropped, and their senders told so");
+            }
+            asked.table(&query, routes)
+        }
         What::Fib => asked.table(&ShowFib {}, |list| fib(list)),
         What::Neighbors => asked.neighbors(),
         What::Nexthops => asked.table(&ShowNextHops {}, |list| next_hops(list)),
         What::Multicast => asked.table(&ShowMulticast {}, |list| multicast(list)),
         What::Linux => asked.table(&ShowLinux {}, linux),
         What::Scripts => asked.table(&ShowScripts {}, |list| scripts(list)),
+        What::Counters => asked.table(&ShowCounters {}, |list| counters(list)),
         What::Filters => asked.table(&ShowFilters {}, |list| filters(list)),
         What::Config => asked.text(&ShowConfig {}, |config| config.toml.clone()),
         What::Metrics => print(&asked.client.metrics()?),
+        What::Version => asked.table(&ShowVersion {}, version),
     }
 }
 
@@ -173,6 +191,27 @@ impl Asked {
 
 /// Lines in a cell that lists things.
 const MOST_LINES: usize = 10;
+
+fn counters(list: &[ScriptValue]) -> Table {
+    Columns::<ScriptValue>::new()
+        .text("module", |value| value.module.clone())
+        .text("name", |value| value.name.clone())
+        .text("kind", |value| value.kind)
+        .number("value", |value| value.value)
+        .table(list)
+}
+
+fn version(status: &VersionStatus) -> Table {
+    let lines = [
+        ("name", status.name.clone()),
+        ("perigee", status.perigee.clone()),
+        ("DPDK", status.dpdk.clone()),
+        ("process", status.pid.to_string()),
+        ("configuration", status.config.clone()),
+        ("runs for", format!("{:.0} s", status.uptime)),
+    ];
+    rows(&["Router", ""], &[], lines.into_iter().map(|(what, value)| vec![what.to_owned(), value]))
+}
 
 fn linux(status: &LinuxStatus) -> Table {
     let left_out: Vec<String> =

@@ -30,6 +30,20 @@ objects! {
         pub config: String,
     }
 
+    /// A counter or a gauge of the script's own.
+    pub struct ScriptValue {
+        /// The module that the script names.
+        pub module: String,
+        /// Its name.
+        pub name: String,
+        /// What it is.
+        pub kind: ValueKind,
+        /// The sum of the workers'.
+        pub value: u64,
+        /// Each worker's.
+        pub per_worker: Vec<u64>,
+    }
+
     /// A port.
     pub struct PortStatus {
         /// Its name in the configuration.
@@ -644,6 +658,8 @@ pub struct Snapshot {
     pub slow_path: SlowPathStatus,
     /// As in `GET /v1/scripts`.
     pub scripts: Vec<ScriptStatus>,
+    /// As in `GET /v1/counters`.
+    pub values: Vec<ScriptValue>,
     /// Routes by source.
     pub routes: Vec<(RouteOrigin, u64)>,
     /// As in `GET /v1/fib`.

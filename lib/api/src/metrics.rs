@@ -5,8 +5,8 @@ use std::borrow::Borrow;
 use std::fmt::Write;
 
 use crate::answers::{
-    DropKind, FibStatus, HelperState, KernelLosses, LinuxState, LinuxStatus, PortStatus, ScriptStatus, SlowPathStatus,
-    Snapshot, TwinEntry, WorkerStatus,
+    DropKind, FibStatus, HelperState, KernelLosses, LinuxState, LinuxStatus, PortStatus, ScriptStatus, ScriptValue,
+    SlowPathStatus, Snapshot, TwinEntry, ValueKind, WorkerStatus,
 };
 
 /// How metrics are written.
@@ -75,6 +75,7 @@ pub fn render(snapshot: &Snapshot, format: Format) -> String {
     modules(&mut text, snapshot);
     slow_path(&mut text, &snapshot.slow_path);
     scripts(&mut text, &snapshot.scripts);
+    values(&mut text, &snapshot.values);
     tables(&mut text, snapshot);
     linux(&mut text, &snapshot.linux);
     if format == Format::Open {
@@ -239,6 +240,21 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
             labels.extend(worker.map(|worker| ("worker", worker.to_string())));
             (labels, *packets)
         });
+    }
+}
+
+/// Counters and gauges of the script's own.
+fn values(text: &mut Writer, all: &[ScriptValue]) {
+    let of = |kind| all.iter().filter(move |value| value.kind == kind).collect::<Vec<_>>();
+    let label = |value: &ScriptValue| vec![("module", value.module.clone()), ("name", value.name.clone())];
+    let (counters, gauges) = (of(ValueKind::Counter), of(ValueKind::Gauge));
+    text.counters("perigee_script_counter", "", "What the script counts.", &counters, |v| (label(v), v.value));
+    if !gauges.is_empty() {
+        text.family("perigee_script_gauge", Kind::Gauge, "", "What the script measures.");
+        for value in gauges {
+            let labels = [("module", &*value.module), ("name", &*value.name)];
+            text.sample("perigee_script_gauge", &labels, value.value);
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, LoadedRoutes, ModuleStatus,
     MulticastEntry, NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus,
-    SlowPathStatus, VersionStatus, WorkerStatus,
+    ScriptValue, SlowPathStatus, VersionStatus, WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -43,9 +43,12 @@ queries! {
         /// Only this prefix and those inside it.
         #[serde(default, deserialize_with = "perigee_net::network")]
         within: Option<Prefix>,
+        /// Only those of the longest prefix that this address has a route by: what a packet to it finds.
+        #[serde(default)]
+        to: Option<IpAddr>,
         /// At most this many routes; 1000 if not given.
         limit: Option<usize>,
-    } -> RouteList, expected "within=PREFIX and limit=NUMBER";
+    } -> RouteList, expected "within=PREFIX, to=ADDRESS and limit=NUMBER";
 
     /// Adds a static route, until the router ends.
     POST "/v1/routes": AddRoute(RouteChange) -> Outcome,
@@ -90,6 +93,9 @@ queries! {
 
     /// Shows the workers' scripts: generation, errors, work of the JIT compiler.
     GET "/v1/scripts": ShowScripts {} -> Vec<ScriptStatus>;
+
+    /// Shows what scripts count and measure themselves.
+    GET "/v1/counters": ShowCounters {} -> Vec<ScriptValue>;
 
     /// Shows the filters and steers.
     GET "/v1/filters": ShowFilters {} -> Vec<FilterStatus>;

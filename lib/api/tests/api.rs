@@ -103,8 +103,8 @@ fn requests_reach_the_backend_and_answers_come_back() {
     let client = ApiClient::connect(&path).unwrap();
     assert_eq!(client.ask(&ShowWorkers {}).unwrap()[0].core, 3);
     assert_eq!(client.ask(&ShowVersion {}).unwrap(), VersionStatus::default());
-    assert_eq!(client.ask(&ShowRoutes { within: None, limit: None }).unwrap().total, 1000);
-    let few = ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), limit: Some(5) };
+    assert_eq!(client.ask(&ShowRoutes { within: None, to: None, limit: None }).unwrap().total, 1000);
+    let few = ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), to: None, limit: Some(5) };
     assert_eq!(client.ask(&few).unwrap().total, 5);
     let via = Some("10.0.0.2".parse().unwrap());
     let change = RouteChange { via, ..RouteChange::of("10.1.0.0/16".parse().unwrap()) };
@@ -287,7 +287,7 @@ fn parameters_are_escaped_and_those_without_a_value_left_out() {
     assert_eq!(trace(None, None), "/v1/trace");
     assert_eq!(trace(None, Some(3)), "/v1/trace?count=3");
     assert_eq!(trace(Some("tcp and (é) & 1-2"), None), "/v1/trace?filter=tcp+and+%28%C3%A9%29+%26+1-2");
-    let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), limit: Some(1) };
+    let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), to: None, limit: Some(1) };
     assert_eq!(routes.url(), "/v1/routes?within=2001%3Adb8%3A%3A%2F32&limit=1");
     assert_eq!(Reload { script: Some("/x.lua".into()), text: None }.url(), "/v1/reload");
 }

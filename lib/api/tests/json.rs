@@ -56,6 +56,9 @@ fn answers_are_the_bytes_they_were() {
     answers::<ShowScripts>(
         r#"[{"blacklisted":0,"collection_seconds":0.25,"collections":7,"error":null,"gc_kb":0.0,"generation":1,"loaded_at":1795380807.9109664,"longest_collection":0.125,"over_budget":2,"path":"built-in","stalls":1,"state":"running","throws":0,"trace_aborts":1,"traces":3,"worker":0}]"#,
     );
+    answers::<ShowCounters>(
+        r#"[{"kind":"counter","module":"mine","name":"flows","per_worker":[1,2],"value":3},{"kind":"gauge","module":"mine","name":"entries","per_worker":[4],"value":4}]"#,
+    );
     answers::<ShowFilters>(
         r#"[{"action":"drop","done_in":"software","from":"ports","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
     );

@@ -78,6 +78,7 @@ int perigee_worker_trace(perigee_worker *, int event);
 /* What any module may do with packets; only those of `mask` that are live count. */
 int perigee_drop(perigee_context *, perigee_batch *, const perigee_mask *mask, uint16_t reason);
 int perigee_punt(perigee_context *, perigee_batch *, const perigee_mask *mask, uint16_t reason);
+int perigee_checksums(perigee_context *, perigee_batch *, const perigee_mask *mask); /* writes IPv4's, UDP's, TCP's, ICMP's */
 int perigee_move(perigee_context *, perigee_batch *from, const perigee_mask *mask, perigee_batch *to);
 int perigee_copy(perigee_context *, const perigee_batch *from, const perigee_mask *mask, perigee_batch *to);
 int perigee_push(perigee_context *, perigee_batch *, uint32_t slot, uint32_t bytes);
@@ -89,6 +90,8 @@ perigee_batch *perigee_gather_ready(perigee_context *, perigee_gather *);
 /* Names. A reason is found or made by module and name; a port is -1 where no interface has that name. */
 uint16_t perigee_reason(perigee_context *, const char *module, const char *name, int punt);
 int perigee_port(perigee_context *, const char *interface);
+int perigee_value(perigee_context *, const char *module, const char *name, int gauge); /* a counter of the script's; -1: failed */
+int perigee_value_change(perigee_context *, int number, double by, int set);           /* adds to a counter, sets a gauge */
 uint64_t perigee_now(perigee_context *);
 const char *perigee_failure(perigee_context *);
 

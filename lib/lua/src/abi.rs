@@ -6,8 +6,10 @@
 
 use crate::exit;
 use crate::host::{Next, ScriptWorker};
-use perigee_modules::{Context, Kind, ModuleId, Reason, watch};
+use perigee_modules::reason::ValueKind;
+use perigee_modules::{Context, Counter, Kind, ModuleId, Reason, watch};
 use perigee_packet::batch::scatter::DropOut;
+use perigee_packet::wire::checksums;
 use perigee_packet::{Batch, Mask};
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -178,13 +180,27 @@ export! {
 
     /// Drops packets under a reason.
     fn perigee_drop(ctx from ctx; ctx: *mut Context, batch: *mut Batch, mask: *const Mask, reason: u16) -> c_int = -1, {
-        borrow!(&mut ctx).drop(borrow!(&mut batch), *borrow!(&mask), Reason(reason));
+        let ctx = borrow!(&mut ctx);
+        ctx.custom.check(Reason(reason), Kind::Drop)?;
+        ctx.drop(borrow!(&mut batch), *borrow!(&mask), Reason(reason));
         Ok(0)
     }
 
     /// Gives packets to the slow path under a reason.
     fn perigee_punt(ctx from ctx; ctx: *mut Context, batch: *mut Batch, mask: *const Mask, reason: u16) -> c_int = -1, {
-        borrow!(&mut ctx).punt(borrow!(&mut batch), *borrow!(&mask), Reason(reason));
+        let ctx = borrow!(&mut ctx);
+        ctx.custom.check(Reason(reason), Kind::Punt)?;
+        ctx.punt(borrow!(&mut batch), *borrow!(&mask), Reason(reason));
+        Ok(0)
+    }
+
+    /// Writes the checksums of packets: IPv4 header, UDP, TCP, ICMP.
+    fn perigee_checksums(ctx from ctx; ctx: *mut Context, batch: *mut Batch, mask: *const Mask) -> c_int = -1, {
+        borrow!(&mut ctx);
+        borrow!(&mut batch).for_each(*borrow!(&mask), |packet| {
+            let l3 = packet.l3();
+            checksums::fill(packet.frame_mut(), l3.into());
+        });
         Ok(0)
     }
 
@@ -251,6 +267,24 @@ export! {
         Ok(borrow!(&mut ctx).custom.number(&text(module)?, &text(name)?, kind).0)
     }
 
+    /// The number of a script's counter, or gauge, found or made.
+    fn perigee_value(ctx from ctx; ctx: *mut Context, module: *const c_char, name: *const c_char, gauge: c_int)
+        -> c_int = -1, {
+        let kind = if gauge != 0 { ValueKind::Gauge } else { ValueKind::Counter };
+        Ok(borrow!(&mut ctx).custom.value(&text(module)?, &text(name)?, kind)?.into())
+    }
+
+    /// Adds to a script's counter, or sets a gauge.
+    fn perigee_value_change(ctx from ctx; ctx: *mut Context, number: c_int, by: f64, set: c_int) -> c_int = -1, {
+        let value = u16::try_from(number).ok().and_then(|number| borrow_value(ctx, number));
+        let value = value.ok_or("there is no such counter or gauge")?;
+        if !(by >= 0.0) {
+            return Err(format!("found {by}, expected a number from 0 on").into());
+        }
+        if set != 0 { value.set(by as u64) } else { value.add(by as u64) }
+        Ok(0)
+    }
+
     /// The port of an interface, by its name; -1 where there is none.
     fn perigee_port(ctx from ctx; ctx: *mut Context, interface: *const c_char) -> c_int = -1, {
         let interfaces = &borrow!(&mut ctx).tables.interfaces;
@@ -267,6 +301,12 @@ export! {
     fn perigee_failure(ctx from ctx; ctx: *mut Context) -> *const c_char = c"unknown failure".as_ptr(), {
         Ok(borrow!(&mut ctx).failure.as_ref().map_or(c"no failure".as_ptr(), |text| text.as_ptr().cast()))
     }
+}
+
+/// A counter or gauge of a script on this worker.
+fn borrow_value<'a>(ctx: *mut Context, number: u16) -> Option<&'a Counter> {
+    // SAFETY: null or the worker's, which outlives the call, and only its thread calls us.
+    unsafe { ctx.as_ref() }?.counters.value(number)
 }
 
 /// The context, while a packet is followed.

@@ -353,13 +353,97 @@ fn what_is_no_slot_and_no_object_is_an_error_in_lua_not_a_crash() {
     }
 }
 
+/// Packets were gone, and no counter had them.
+#[test]
+fn a_reason_that_does_not_exist_is_an_error() {
+    for (call, expected) in [
+        ("m.drop(burst, mask, 9999)", "test.lua:4: perigee_drop: found 9999, which is no reason; expected one to drop"),
+        ("m.drop(burst, mask, 511)", "found 511, which is no reason"),
+        ("m.drop(burst, mask, 700)", "found 700, which is no reason"),
+        (
+            "m.drop(burst, mask, m.reason('mine', 'late', true))",
+            "which is a reason of the other kind; expected one to drop",
+        ),
+        (
+            "m.punt(burst, mask, m.reason('mine', 'late'))",
+            "expected one to punt packets under, such as m.reason(MODULE, NAME, true)",
+        ),
+        ("m.drop(burst, mask, m.reason('mine', 'late')) error('fine')", "test.lua:4: fine"),
+    ] {
+        let source = format!(
+            "local m = require 'perigee.modules'\nreturn function(worker)\n\
+             local burst, mask = worker:batch(), worker:mask()\n{call} error('no error') end"
+        );
+        assert_throws(&source, expected);
+    }
+}
+
+/// What a script counted, nobody could read.
+#[test]
+fn a_script_has_counters_and_gauges_of_its_own() {
+    let bed = Bed::new();
+    let source = "local m = require 'perigee.modules'
+        local seen, level = m.counter('mine', 'seen'), m.gauge('mine', 'level')
+        assert(not pcall(m.gauge, 'mine', 'seen'), 'a counter is no gauge')
+        assert(not pcall(seen.add, seen, -1), 'it only grows')
+        return function(worker)
+          local burst = worker:batch()
+          while worker:next(burst) do
+            seen:add(burst.count)
+            if burst.count > 0 then level:set(7) end
+            m.drop(burst, burst.live, m.reason('mine', 'all'))
+          end
+        end";
+    let scripts = bed.scripts(script(source)).unwrap();
+    bed.run(&scripts, || {
+        for port in 0..3 {
+            bed.receive[0].inject(&udp(1, port, 64));
+        }
+        let value = |number| bed.counters.value(number).map_or(0, |value| value.get());
+        wait("3 seen", || value(0) == 3);
+        wait("the level", || value(1) == 7);
+    });
+    let named: Vec<_> = bed.custom.values().into_iter().map(|(module, name, _)| format!("{module}.{name}")).collect();
+    assert_eq!(named, ["mine.seen", "mine.level"]);
+}
+
+/// A module that rewrote a header sent broken packets, and nothing helped.
+#[test]
+fn a_module_in_plain_lua_rewrites_headers_and_their_checksums() {
+    let bed = Bed::new();
+    let source = include_str!("../../../lua/fastpath.lua");
+    let rewriting = source.replacen(
+        "m.apply(burst, ip4, ip6)",
+        "m.apply(burst, ip4, ip6)\n    for slot = 0, burst.count - 1 do\n      local ip = packet.ipv4(burst, slot)\n      \
+         if ip and ip4:has(slot) then ip.tos = 0x28; packet.udp(burst, slot).destination = packet.htons(4242) end\n    end\n    \
+         burst:checksums(ip4)",
+        1,
+    );
+    assert_ne!(rewriting, source);
+    let source = format!("local packet = require 'perigee.packet'\n{rewriting}");
+    let scripts = bed.scripts(script(&source)).unwrap();
+    bed.run(&scripts, || {
+        bed.receive[0].inject(&udp(1, 53, 64));
+        let mut frames = vec![];
+        wait("one sent", || {
+            frames.extend(sent(&bed, 1));
+            frames.len() == 1
+        });
+        let ip = Ipv4::new(&frames[0][14..]).unwrap();
+        assert_eq!((ip.tos(), checksum::checksum(&frames[0][14..34])), (0x28, 0));
+        let udp = perigee_packet::Udp::new(ip.payload()).unwrap();
+        assert_eq!(udp.destination_port(), 4242);
+        assert!(udp.verify_checksum_v4(ip.source(), ip.destination()));
+    });
+}
+
 /// A module that narrowed `live` itself lost the packets that it had taken out of it: they were nobody's.
 #[test]
 fn a_module_does_not_narrow_which_packets_are_live() {
     for (call, expected) in [
         ("m.ttl(burst, burst.live)", "test.lua:4: ttl: the mask is the batch's own `live`"),
         ("m.classify(burst, mask, burst.live)", "test.lua:4: classify: the mask is the batch's own `live`"),
-        ("mask:assign(burst.live) m.drop(burst, burst.live, 600) error('read')", "test.lua:4: read"),
+        ("mask:assign(burst.live) m.drop(burst, burst.live, m.reason('a', 'b')) error('read')", "test.lua:4: read"),
     ] {
         let source = format!(
             "local m = require 'perigee.modules'\nreturn function(worker)\n\

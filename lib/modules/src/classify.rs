@@ -160,7 +160,9 @@ fn group_class(packet: &Slot<'_>, destination: [u8; 6], ethertype: [u8; 2]) -> C
 mod tests {
     use super::*;
     use crate::testing::{Rig, arp_request, changed, neighbor, own_mac, tagged, udp4, udp6};
-    use perigee_net::MacAddr;
+    use perigee_fib::Published;
+    use perigee_net::{AddressAttributes, HostAddress, InterfaceId, MacAddr, Station};
+    use std::sync::Arc;
 
     /// What classify makes of one frame: ("ip4" | "ip6" | the reason, interface, offset of the network header).
     fn classified(port: u16, frame: &[u8]) -> (String, u16, usize) {
@@ -231,6 +233,27 @@ mod tests {
         // A port that the tables do not know.
         assert_eq!(classified(9, &udp4(1, 8)).0, "classify.not_ours");
         assert_eq!(classified(u16::MAX, &arp_request()).0, "classify.not_ours");
+    }
+
+    /// VRRP's virtual MAC address: packets to it were another station's.
+    #[test]
+    fn a_virtual_station_is_the_ports_own_on_its_interface_alone() {
+        const VIRTUAL: MacAddr = MacAddr([0, 0, 0x5e, 0, 1, 5]);
+        let mut rig = Rig::new();
+        let station = Some(Station { interface: InterfaceId(0), mac: VIRTUAL });
+        let address = "10.0.0.254/32".parse().unwrap();
+        let host = HostAddress { address, attributes: AddressAttributes::default(), station };
+        let interfaces = rig.ctx.tables.interfaces.as_ref().clone().with_host_addresses(vec![host]);
+        let macs: Vec<MacAddr> = (0..crate::testing::PORTS).map(own_mac).collect();
+        let tables = Tables::new(rig.ctx.tables.fib(), Arc::new(interfaces), None, &macs);
+        rig.ctx.tables = Published::new(tables).subscribe();
+        for (port, frame) in [(0, udp4(1, 8)), (0, udp6(1, 8)), (1, udp4(1, 8)), (0, tagged(udp4(1, 8), 0, 30))] {
+            rig.receive(port, &to(frame, VIRTUAL));
+        }
+        let (mut ip4, mut ip6) = (Mask::EMPTY, Mask::EMPTY);
+        classify(&mut rig.ctx, &mut rig.batch, &mut ip4, &mut ip6);
+        assert_eq!((ip4, ip6), (Mask::only(0), Mask::only(1)));
+        assert_eq!(rig.reasons(), [("classify.not_ours".to_owned(), 2)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A worker's counters: written by that worker alone, read by any thread at any time.
 
-use crate::reason::{REASON_COUNT, Reason};
+use crate::reason::{REASON_COUNT, Reason, VALUES};
 use crate::registry::ModuleId;
 use perigee_packet::Mask;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +63,7 @@ macro_rules! worker_counters {
             reasons: Box<[Counter]>,
             transmitted: Box<[Counter]>,
             lost: Box<[Counter]>,
+            values: Box<[Counter]>,
         }
 
         impl Counters {
@@ -77,6 +78,7 @@ macro_rules! worker_counters {
                     reasons: zeros(REASON_COUNT),
                     transmitted: zeros(ports),
                     lost: zeros(ports),
+                    values: zeros(VALUES),
                 }
             }
 
@@ -175,6 +177,11 @@ impl Counters {
     #[inline]
     pub fn reason(&self, reason: Reason, n: usize) {
         self.reasons[reason.index()].add(n as u64);
+    }
+
+    /// A counter or gauge of the script, by its number.
+    pub fn value(&self, number: u16) -> Option<&Counter> {
+        self.values.get(usize::from(number))
     }
 
     /// Packets that left under a reason.

@@ -3,6 +3,7 @@
 //! the section of the RFC that demands it, if there is one.
 
 use crate::registry::ModuleId;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many reasons a module can have.
@@ -25,6 +26,18 @@ pub enum Kind {
     Drop,
     /// The slow path gets it.
     Punt,
+}
+
+/// Number of counters and gauges that scripts can have.
+pub const VALUES: usize = 256;
+
+/// What a script's value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueKind {
+    /// It only grows.
+    Counter,
+    /// It is set.
+    Gauge,
 }
 
 /// A reason's description.
@@ -55,8 +68,27 @@ impl Reason {
 }
 
 /// The reasons that scripts and shared libraries name at run time, shared by all workers of a router.
-#[derive(Debug, Default)]
-pub struct CustomReasons(Mutex<Vec<(String, String, Kind)>>);
+#[derive(Debug)]
+pub struct CustomReasons {
+    named: Mutex<Vec<(String, String, Kind)>>,
+    /// What scripts count and measure.
+    values: Mutex<Vec<(String, String, ValueKind)>>,
+    /// What each of them is for, which workers ask for with every drop: bits of [`DROP`] and [`PUNT`].
+    kinds: [AtomicU8; REASON_COUNT - FIRST_CUSTOM as usize],
+}
+
+const DROP: u8 = 1;
+const PUNT: u8 = 2;
+
+impl Default for CustomReasons {
+    fn default() -> Self {
+        Self {
+            named: Mutex::default(),
+            values: Mutex::default(),
+            kinds: [const { AtomicU8::new(0) }; REASON_COUNT - FIRST_CUSTOM as usize],
+        }
+    }
+}
 
 impl CustomReasons {
     /// The number of a module's reason by its names, made if it is new. When all are taken, they share the last one.
@@ -71,7 +103,22 @@ impl CustomReasons {
                 REASON_COUNT - 1 - FIRST_CUSTOM as usize
             }
         });
+        self.kinds[place].fetch_or(bit(kind), Ordering::Relaxed);
         Reason(FIRST_CUSTOM + place as u16)
+    }
+
+    /// Checks that there is a reason, built-in or named, to drop packets or to punt them under.
+    ///
+    /// # Errors
+    /// What was found, and what was expected.
+    #[inline]
+    pub fn check(&self, reason: Reason, kind: Kind) -> Result<(), String> {
+        let place = usize::from(reason.0).checked_sub(FIRST_CUSTOM.into());
+        let kinds = match place {
+            Some(place) => self.kinds.get(place).map_or(0, |kinds| kinds.load(Ordering::Relaxed)),
+            None => reason.describe().map_or(0, |(_, info)| bit(info.kind)),
+        };
+        if kinds & bit(kind) != 0 { Ok(()) } else { Err(wrong(reason, kind, kinds != 0)) }
     }
 
     /// All of these reasons: number, module, name, kind.
@@ -80,9 +127,52 @@ impl CustomReasons {
         numbered.into_iter().map(|(number, (module, name, kind))| (Reason(number), module, name, kind)).collect()
     }
 
-    fn list(&self) -> MutexGuard<'_, Vec<(String, String, Kind)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The number of a counter or gauge by its names, made if it is new.
+    ///
+    /// # Errors
+    /// There are too many, or it is of the other kind.
+    pub fn value(&self, module: &str, name: &str, kind: ValueKind) -> Result<u16, String> {
+        let mut list = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = list.iter().position(|(m, n, _)| m == module && n == name);
+        match at.map(|at| (at, list[at].2)) {
+            Some((at, there)) if there == kind => Ok(at as u16),
+            Some(_) => Err(format!("{module}.{name} is a counter and a gauge; expected one of them")),
+            None if list.len() >= VALUES => {
+                Err(format!("scripts have {VALUES} counters and gauges already; expected no more"))
+            }
+            None => {
+                list.push((module.to_owned(), name.to_owned(), kind));
+                Ok((list.len() - 1) as u16)
+            }
+        }
     }
+
+    /// All counters and gauges, in the order of their numbers: module, name, kind.
+    pub fn values(&self) -> Vec<(String, String, ValueKind)> {
+        self.values.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<(String, String, Kind)>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn bit(kind: Kind) -> u8 {
+    match kind {
+        Kind::Drop => DROP,
+        Kind::Punt => PUNT,
+    }
+}
+
+/// A packet under such a number would vanish from every counter.
+#[cold]
+fn wrong(reason: Reason, kind: Kind, exists: bool) -> String {
+    let (what, made) = match kind {
+        Kind::Drop => ("drop", "m.reason(MODULE, NAME)"),
+        Kind::Punt => ("punt", "m.reason(MODULE, NAME, true)"),
+    };
+    let found = if exists { "a reason of the other kind" } else { "no reason" };
+    format!("found {}, which is {found}; expected one to {what} packets under, such as {made} returns", reason.0)
 }
 
 /// Declares a module's reasons: `drop|punt CONSTANT = "name", "RFC section", "text";`.

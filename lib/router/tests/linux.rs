@@ -97,7 +97,7 @@ fn audit(bed: &mut Bed, repair: bool) -> AuditReport {
 
 /// The routes of Linux as the router shows them: prefix, metric, and where to.
 fn shown(bed: &mut Bed) -> BTreeMap<(String, u32), String> {
-    let list = ask(bed, ShowRoutes { within: None, limit: Some(usize::MAX) }).unwrap();
+    let list = ask(bed, ShowRoutes { within: None, to: None, limit: Some(usize::MAX) }).unwrap();
     let list = serde_json::to_value(list).unwrap();
     let routes = list["routes"].as_array().unwrap().iter().filter(|route| route["source"] == "linux");
     let to = |route: &serde_json::Value| {

@@ -23,7 +23,7 @@ fn forwarded(router: &mut OnDisk, destination: &str) -> u64 {
 
 /// The prefixes that have a route of a source.
 fn prefixes(router: &mut OnDisk, source: &str) -> Vec<String> {
-    let list = ask(&mut router.bed, ShowRoutes { within: None, limit: Some(usize::MAX) }).unwrap();
+    let list = ask(&mut router.bed, ShowRoutes { within: None, to: None, limit: Some(usize::MAX) }).unwrap();
     let routes = list.routes.into_iter().filter(|route| route.source.name() == source);
     routes.map(|route| route.prefix.to_string()).collect()
 }

@@ -54,6 +54,14 @@ states! {
         Silent = "silent",
     }
 
+    /// What a script's value is.
+    pub enum ValueKind {
+        /// It only grows.
+        Counter = "counter",
+        /// It is set; those of the workers are added.
+        Gauge = "gauge",
+    }
+
     /// Whether a packet ended or went to the slow path.
     pub enum DropKind {
         /// It ended.

@@ -7,7 +7,7 @@ use perigee_api::Answers;
 use perigee_api::answers::{ConfigText, DoneIn, FilterAction, FilterKind, FilterStatus, FilteredFrom};
 use perigee_api::queries::{ShowConfig, ShowFilters};
 use perigee_config::{Action, FilteredFrom as From, SteerMatch};
-use perigee_net::FiveTuple;
+use perigee_net::{FiveTuple, is_link_local};
 
 /// The configuration with the routes that were added or deleted since.
 impl Answers<ShowConfig> for View<'_> {
@@ -16,8 +16,22 @@ impl Answers<ShowConfig> for View<'_> {
         let routing = self.forwarding.routing();
         config.routes.retain(|(prefix, route)| routing.rib().route(*prefix, route.key()).is_some());
         config.routes.extend(routing.operator_routes().map(|(prefix, route)| (prefix, with_links(routing, route))));
-        ConfigText { toml: config.to_toml() }
+        ConfigText { toml: format!("{}{}", config.to_toml(), by_hand(self)) }
     }
+}
+
+/// Comments about addresses that interfaces have and the configuration does not, and the reverse: a restart loses the former.
+fn by_hand(view: &View<'_>) -> String {
+    let mut lines = Vec::new();
+    for (configured, (_, live)) in view.config.interfaces.iter().zip(view.forwarding.interfaces().iter()) {
+        let name = &configured.name;
+        let new = live.addresses.iter().filter(|own| !configured.addresses.contains(own));
+        let new = new.filter(|own| !is_link_local(own.address));
+        lines.extend(new.map(|own| format!("# {name} has the address {own} in Linux as well, which a restart loses")));
+        let lost = configured.addresses.iter().filter(|own| !live.addresses.contains(own));
+        lines.extend(lost.map(|own| format!("# {name} has lost the address {own} in Linux; a reload puts it back")));
+    }
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
 impl Answers<ShowFilters> for View<'_> {

@@ -15,10 +15,12 @@ use perigee_slowpath::NeighborInfo;
 use std::net::IpAddr;
 
 impl Answers<ShowRoutes> for View<'_> {
-    fn answer(&self, ShowRoutes { within, limit }: ShowRoutes) -> RouteList {
+    fn answer(&self, ShowRoutes { within, to, limit }: ShowRoutes) -> RouteList {
         let routing = self.forwarding.routing();
         let limit = limit.unwrap_or(ShowRoutes::LIMIT);
         let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
+        let found_by = to.map(|to| routing.rib().lookup(to).map(|(prefix, _)| prefix));
+        let inside = |found: &Prefix| inside(found) && found_by.is_none_or(|by| by == Some(*found));
         let (v4, v6) = routing.fib().memory();
         let mut list = RouteList { memory: (v4 + v6) as u64, refused: routing.refused(), ..RouteList::default() };
         for (found, routes, chosen) in routing.rib().iter().filter(|(found, ..)| inside(found)) {

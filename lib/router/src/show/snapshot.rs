@@ -5,8 +5,8 @@ use super::{View, routes, states};
 use perigee_api::Answers;
 use perigee_api::answers::Snapshot;
 use perigee_api::queries::{
-    ShowDrops, ShowFib, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts, ShowSlowPath, ShowVersion,
-    ShowWorkers,
+    ShowCounters, ShowDrops, ShowFib, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts, ShowSlowPath,
+    ShowVersion, ShowWorkers,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,6 +21,7 @@ pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
         drops: view.answer(ShowDrops {}),
         slow_path: view.answer(ShowSlowPath {}),
         scripts: view.answer(ShowScripts {}),
+        values: view.answer(ShowCounters {}),
         routes: routes::by_source(view),
         linux: view.answer(ShowLinux {}),
         fib: view.answer(ShowFib {}),

@@ -3,9 +3,9 @@
 
 use super::View;
 use perigee_api::Answers;
-use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, WorkerState, WorkerStatus};
-use perigee_api::queries::{ShowDrops, ShowModules, ShowWorkers};
-use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host, stopwatch};
+use perigee_api::answers::{DropKind, DropStatus, ModuleStatus, ScriptValue, ValueKind, WorkerState, WorkerStatus};
+use perigee_api::queries::{ShowCounters, ShowDrops, ShowModules, ShowWorkers};
+use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host, reason, stopwatch};
 use perigee_slowpath::CounterKind;
 
 /// The sum of all workers' counters.
@@ -95,6 +95,21 @@ fn slow_path_module(view: &View<'_>) -> ModuleStatus {
         packets: counters.punted,
         dropped: counters.iter().filter(|count| count.kind == CounterKind::Drop).map(|count| count.value).sum(),
         ..ModuleStatus::default()
+    }
+}
+
+impl Answers<ShowCounters> for View<'_> {
+    fn answer(&self, _: ShowCounters) -> Vec<ScriptValue> {
+        let value = |(number, (module, name, kind)): (u16, (String, String, reason::ValueKind))| {
+            let of = |counters: &Counters| counters.value(number).map_or(0, |value| value.get());
+            let per_worker: Vec<u64> = self.workers.counters().map(|counters| of(counters)).collect();
+            let kind = match kind {
+                reason::ValueKind::Counter => ValueKind::Counter,
+                reason::ValueKind::Gauge => ValueKind::Gauge,
+            };
+            ScriptValue { module, name, kind, value: per_worker.iter().sum(), per_worker }
+        };
+        (0..).zip(self.workers.custom().values()).map(value).collect()
     }
 }
 
