@@ -146,7 +146,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (request("POST", "/v1/routes", "{\"prefix\":\"10.0.0.0/99\"}"), "400", "the body is not what was expected"),
         (request("POST", "/v1/routes", "{\"prefix\":\"10.0.0.0/8\",\"vai\":\"x\"}"), "400", "unknown field `vai`"),
         (request("POST", "/v1/reload", ""), "400", "{\"script\": PATH} or {}"),
-        (request("GET", "/v1/routes?limit=many", ""), "400", "expected within=PREFIX and limit=NUMBER"),
+        (request("GET", "/v1/routes?limit=many", ""), "400", "expected within=PREFIX, to=ADDRESS and limit=NUMBER"),
         (request("POST", "/v1/routes", &long), "413", "length limit exceeded"),
         // Whoever prints a refusal does not command the terminal by it.
         (request("GET", "/v1/routes?%1b%5b2J=1", ""), "400", "unknown field `?[2J`"),
@@ -158,6 +158,9 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         let answer: serde_json::Value = serde_json::from_str(&body).unwrap_or_else(|e| panic!("{e}: {body}"));
         assert!(answer["error"].as_str().unwrap().contains(words), "{body}");
     }
+    // A script's text may be longer.
+    let script = format!("{{\"script\":\"/x.lua\",\"text\":\"{long}\"}}");
+    assert!(raw(&path, &request("POST", "/v1/reload", &script)).0.starts_with("HTTP/1.1 200"));
     let (head, _) = raw(&path, "nonsense\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 400"), "{head}");
     assert!(fake.asked.lock().unwrap().is_empty(), "nonsense reached the router");
