@@ -30,9 +30,9 @@ pub enum RouteCommand {
 /// A route as it is given on the command line.
 #[derive(Args)]
 pub struct RouteArgs {
-    /// The destinations, such as 10.1.0.0/16 or 2001:db8::/32
-    #[arg(value_parser = Prefix::around)]
-    prefix: Prefix,
+    /// The destinations, such as 10.1.0.0/16 or 2001:db8::/32; `default`: all of the gateway's family
+    #[arg(value_name = "PREFIX", value_parser = destinations)]
+    prefix: Destinations,
     /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its share of
     /// the flows if there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a router that other
     /// routes lead to; at the end `preference N` and `metric N`
@@ -42,14 +42,43 @@ pub struct RouteArgs {
     router: RouterArg,
 }
 
+/// The destinations of a route, as they are given.
+#[derive(Clone, Copy, Debug)]
+enum Destinations {
+    These(Prefix),
+    /// All of the family that the gateway is of.
+    All,
+}
+
+fn destinations(text: &str) -> Result<Destinations, perigee_net::PrefixError> {
+    if text == "default" { Ok(Destinations::All) } else { Prefix::around(text).map(Destinations::These) }
+}
+
+impl Destinations {
+    fn prefix(self, words: &[String]) -> Result<Prefix> {
+        let v6 = || words.iter().filter_map(|word| word.parse::<IpAddr>().ok()).any(|address| address.is_ipv6());
+        Ok(match self {
+            Destinations::These(prefix) => prefix,
+            Destinations::All if v6() => "::/0".parse()?,
+            Destinations::All => "0.0.0.0/0".parse()?,
+        })
+    }
+}
+
 pub fn route(command: &RouteCommand) -> Result<ExitCode> {
     let outcome = match command {
         RouteCommand::Load(args) => return load::load(args),
-        RouteCommand::Add(args) => connect(&args.router)?.ask(&AddRoute(change(args.prefix, &args.words)?))?,
-        RouteCommand::Del(args) => connect(&args.router)?.ask(&DeleteRoute(change(args.prefix, &args.words)?))?,
+        RouteCommand::Add(args) => connect(&args.router)?.ask(&AddRoute(args.change()?))?,
+        RouteCommand::Del(args) => connect(&args.router)?.ask(&DeleteRoute(args.change()?))?,
     };
     println!("{}", outcome.message);
     Ok(ExitCode::SUCCESS)
+}
+
+impl RouteArgs {
+    fn change(&self) -> Result<RouteChange> {
+        change(self.prefix.prefix(&self.words)?, &self.words)
+    }
 }
 
 /// The change that the words behind a prefix ask for.
@@ -88,4 +117,20 @@ fn change(prefix: Prefix, words: &[impl AsRef<str>]) -> Result<RouteChange> {
 
 fn number<T: FromStr>(what: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| anyhow::anyhow!("{what} {value}: expected a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_is_of_the_gateways_family() {
+        let prefix = |text: &str, via: &str| {
+            let words = ["via", via].map(str::to_owned);
+            destinations(text).unwrap().prefix(&words).unwrap().to_string()
+        };
+        assert_eq!((prefix("default", "10.0.1.2"), prefix("default", "fe80::2")), ("0.0.0.0/0".into(), "::/0".into()));
+        assert_eq!(prefix("10.1.2.3/16", "10.0.1.2"), "10.1.0.0/16");
+        assert!(destinations("defaults").is_err());
+    }
 }
