@@ -5,6 +5,8 @@
 //! figures.rs   all figures, by name: question, method, what was published, how it is measured
 //!     | each in a folder of its own: data, raw samples, drawing, outcome      store.rs: what is there is not measured again
 //! page.rs      one page of all that is there
+//! redraw.rs    pictures again, from data that are there
+//! verdicts.rs  from the samples: what agrees, what differs, what they do not tell
 //! ```
 //!
 //! A figure that cannot be measured here is left out with one line why and what to do; the others go on.
@@ -21,12 +23,14 @@ mod ns3;
 mod outcome;
 mod page;
 mod published;
+mod redraw;
 mod rivals;
 mod schemes;
 mod simulated;
 mod snabb;
 mod stand;
 mod store;
+mod verdicts;
 
 use crate::machine::{Hugepages, Interrupts, Machine};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -62,6 +66,12 @@ pub struct EvaluateArgs {
     /// List the figures
     #[arg(long)]
     list: bool,
+    /// Measure nothing: print the verdicts that the samples in a folder of results say, with their intervals
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["only", "quick", "again", "list"])]
+    verdicts: Option<PathBuf>,
+    /// Measure nothing: draw pictures whose axes have changed again, from the data in a folder of results with its page
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["only", "quick", "again", "list", "verdicts"])]
+    redraw: Option<PathBuf>,
     /// A routing table for the figures with a real one: a prefix a line, plain or .gz
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
@@ -121,6 +131,14 @@ pub fn evaluate(args: &EvaluateArgs) -> Result<ExitCode> {
         for figure in FIGURES {
             println!("{:<22} {}: {}", figure.name, figure.from, figure.title);
         }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(folder) = &args.verdicts {
+        print!("{}", verdicts::markdown(&verdicts::all(folder)?));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(folder) = &args.redraw {
+        redraw::redraw(folder)?;
         return Ok(ExitCode::SUCCESS);
     }
     let wanted = wanted(&args.only)?;

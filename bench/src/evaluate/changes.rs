@@ -130,14 +130,16 @@ fn outcome(said: Value) -> Result<Outcome> {
         Outcome { data: Table::new(&columns), said: [("churn".to_owned(), said)].into(), ..Outcome::default() };
     let mut ratios = Picture {
         title: "Rate while routes change".into(),
-        x: "structure, in order".into(),
+        x: "structure".into(),
         y: "of the quiet rate".into(),
         ..Picture::default()
     };
     let mut gaps = Picture {
         title: "Longest gap of the worker's loop".into(),
-        x: "0 quiet, 1 resync, 2 changes".into(),
+        x: "while".into(),
         y: "us".into(),
+        log_y: true,
+        categories: ["nothing changes", "a resync", "changes"].map(String::from).to_vec(),
         ..Picture::default()
     };
     let mut spin = None;
@@ -171,7 +173,7 @@ fn outcome(said: Value) -> Result<Outcome> {
         }
         None => {}
     }
-    outcome.pictures.extend([ratios, gaps]);
+    outcome.pictures.extend([ratios.by_line(), gaps]);
     Ok(outcome)
 }
 

@@ -75,6 +75,9 @@ pub fn sizes(stand: &mut Stand) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Percent of the packets; a core that loses more at 90 % load was slow meanwhile.
+pub const OVERLOADED: f64 = 2.0;
+
 /// Bursts, the same for both directions.
 fn bursts(stand: &Stand) -> (&'static [usize], &'static [usize]) {
     if stand.quick {
@@ -157,16 +160,20 @@ pub fn latency(stand: &mut Stand) -> Result<Outcome> {
         x: "receive burst".into(),
         y: "us".into(),
         log_x: true,
+        // What waits in a full ring is a thousand times as late.
+        log_y: true,
         ..Picture::default()
     };
     for transmit in transmit {
-        let mut points = Vec::new();
+        let (mut points, mut overloaded) = (Vec::new(), Vec::new());
         for (request, rounds) in paced.iter().zip(&found).filter(|(request, _)| request.transmit_burst == *transmit) {
             let sojourn = rounds.sojourn().context("no packet came back")?;
             let offered = rounds.best().map_or(0.0, |sample| sample.offered as f64 / time.as_secs_f64());
-            points.push((request.burst as f64, sojourn.p50 / 1e3));
             let us = |ns: f64| format!("{:.2}", ns / 1e3);
             let lost = 100.0 * rounds.loss();
+            // These are times of a full ring.
+            let of = if lost > OVERLOADED { &mut overloaded } else { &mut points };
+            of.push((request.burst as f64, sojourn.p50 / 1e3));
             outcome.data.row(&[
                 &request.burst,
                 transmit,
@@ -192,12 +199,23 @@ pub fn latency(stand: &mut Stand) -> Result<Outcome> {
                 ]);
             }
         }
-        let (first, last) = (points[0], points[points.len() - 1]);
-        outcome.says.push(format!(
-            "Transmit bursts of {transmit}: median {:.1} us with receive bursts of {}, {:.1} with {}.",
-            first.1, first.0, last.1, last.0
-        ));
+        if let (Some(first), Some(last)) = (points.first(), points.last()) {
+            outcome.says.push(format!(
+                "Transmit bursts of {transmit}: median {:.1} us with receive bursts of {}, {:.1} with {}.",
+                first.1, first.0, last.1, last.0
+            ));
+        }
+        if !overloaded.is_empty() {
+            let bursts: Vec<String> = overloaded.iter().map(|(burst, _)| burst.to_string()).collect();
+            outcome.says.push(format!(
+                "Transmit bursts of {transmit}: with receive bursts of {} more than {OVERLOADED} % were lost, so their core was overloaded, and the \
+                 median says nothing.",
+                bursts.join(", ")
+            ));
+        }
         picture.lines.push((format!("transmit {transmit}"), points));
+        let apart = overloaded.into_iter().map(|point| (format!("transmit {transmit}, overloaded"), vec![point]));
+        picture.lines.extend(apart);
     }
     outcome.pictures.push(picture);
     Ok(outcome)
@@ -241,12 +259,13 @@ pub fn modules(stand: &mut Stand) -> Result<Outcome> {
         "A timed burst takes {all:.1} ns per packet, others {whole:.1}: the clock is read around each module, and what runs once in 127 bursts is cold. Shares count, not sums."
     ));
     let lines = largest.iter().enumerate().map(|(at, (name, ns))| ((*name).clone(), vec![(at as f64, *ns)])).collect();
-    outcome.pictures.push(Picture {
+    let picture = Picture {
         title: "Time per module".into(),
-        x: "module, the largest first".into(),
+        x: "module".into(),
         y: "ns per packet".into(),
         lines,
         ..Picture::default()
-    });
+    };
+    outcome.pictures.push(picture.by_line());
     Ok(outcome)
 }

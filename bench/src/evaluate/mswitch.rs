@@ -42,13 +42,9 @@ pub fn breakdown(stand: &mut Stand) -> Result<Outcome> {
     };
     let mut picture = Picture {
         title: "Time per packet up to each point".into(),
-        x: Vantage::ALL
-            .iter()
-            .enumerate()
-            .map(|(at, vantage)| format!("{at} {}", vantage.name()))
-            .collect::<Vec<_>>()
-            .join(", "),
+        x: "up to".into(),
         y: "ns".into(),
+        categories: Vantage::ALL.iter().map(|vantage| vantage.name().to_owned()).collect(),
         ..Picture::default()
     };
     for structure in &structures {

@@ -43,6 +43,11 @@ pub struct Picture {
     pub x: String,
     pub y: String,
     pub log_x: bool,
+    #[serde(default)]
+    pub log_y: bool,
+    /// Names of the places 0, 1, 2 and so on, where these are no numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub categories: Vec<String>,
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
     /// How many of the last lines were predicted and not measured; each has the colour of its own measured line, and dashes.
     #[serde(default)]
@@ -50,12 +55,21 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// A place for each line, which has one point.
+    pub fn by_line(mut self) -> Picture {
+        self.categories = self.lines.iter().map(|(name, _)| name.clone()).collect();
+        for (at, (_, points)) in self.lines.iter_mut().enumerate() {
+            points.iter_mut().for_each(|point| point.0 = at as f64);
+        }
+        self
+    }
+
     /// The chart.
     pub fn chart(&self) -> Chart {
         Chart {
             title: self.title.clone(),
-            x: Axis { label: self.x.clone(), log: self.log_x },
-            y: Axis::linear(&self.y),
+            x: Axis { label: self.x.clone(), log: self.log_x, names: self.categories.clone() },
+            y: Axis { label: self.y.clone(), log: self.log_y, ..Axis::default() },
             lines: self
                 .lines
                 .iter()

@@ -75,7 +75,7 @@ pub fn latency() -> Picture {
 pub fn modules() -> Picture {
     let shares = [("distribute, send", 35.0), ("lookup", 24.0), ("receive", 17.0), ("other", 16.0), ("apply", 9.0)];
     let lines = shares.iter().enumerate().map(|(at, (name, share))| line(name, &[(at as f64, *share)])).collect();
-    picture("Published: by LuaJIT's profiler", "part, the largest first", "%", false, lines)
+    picture("Published: by LuaJIT's profiler", "part", "%", false, lines).by_line()
 }
 
 pub fn breakdown() -> Picture {
@@ -87,7 +87,7 @@ pub fn breakdown() -> Picture {
         ("output, ARP", 137.0),
     ];
     let lines = steps.iter().enumerate().map(|(at, (name, ns))| line(name, &[(at as f64, *ns)])).collect();
-    picture("Published: mSwitch and DXR, FreeBSD", "step, in a packet's order", "ns", false, lines)
+    picture("Published: mSwitch and DXR, FreeBSD", "step, in a packet's order", "ns", false, lines).by_line()
 }
 
 /// Table 2: one core at 3.2 GHz.
@@ -166,5 +166,6 @@ pub fn clock() -> Vec<Picture> {
 
 pub fn io_lookup() -> Picture {
     let lines = vec![line("radix tree", &[(0.0, 699.3), (1.0, 512.8)]), line("DXR", &[(0.0, 602.4), (1.0, 411.5)])];
-    picture("Published: FreeBSD, 3.2 GHz", "I/O: 0 default, 1 mSwitch", "ns per packet", false, lines)
+    let categories = ["default", "mSwitch"].map(String::from).to_vec();
+    Picture { categories, ..picture("Published: FreeBSD, 3.2 GHz", "I/O", "ns per packet", false, lines) }
 }

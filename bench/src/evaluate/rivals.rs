@@ -132,12 +132,8 @@ fn forward(outcome: &mut Outcome, table: &str, value: Value) -> Result<()> {
         let lua = peer.perigee.get("lua").and_then(|by| by.values().next()).copied();
         rows.push((label(name), peer.mpps, peer.of_io, lua, leaves_out(name)));
     }
-    let mut picture = Picture {
-        title: format!("One core, {table}"),
-        x: "router, in order".into(),
-        y: "Mpps".into(),
-        ..Picture::default()
-    };
+    let mut picture =
+        Picture { title: format!("One core, {table}"), x: "router".into(), y: "Mpps".into(), ..Picture::default() };
     for (at, (name, mpps, of_io, lua, leaves_out)) in rows.iter().enumerate() {
         let cell = |value: &Option<Interval>| value.map_or(String::new(), |value| value.to_string());
         let (rate, ns) = (format!("{mpps:.2}"), format!("{:.1}", 1e3 / mpps));
@@ -157,7 +153,7 @@ fn forward(outcome: &mut Outcome, table: &str, value: Value) -> Result<()> {
         if said.hugepages { "" } else { "; without hugepages, which l3fwd and testpmd are made for" }
     ));
     outcome.says.extend(said.left_out.iter().map(|(name, why)| format!("{table}: {name} is left out: {why}.")));
-    outcome.pictures.push(picture);
+    outcome.pictures.push(picture.by_line());
     outcome.said.insert(format!("forward, {table}"), value);
     Ok(())
 }
@@ -166,7 +162,7 @@ fn linux(outcome: &mut Outcome, value: Value) -> Result<()> {
     let said: Linux = benches::parsed(&value, "linux")?;
     let mut picture = Picture {
         title: "The kernel, between veth pairs".into(),
-        x: "way, in order".into(),
+        x: "way".into(),
         y: "Mpps per CPU second".into(),
         ..Picture::default()
     };
@@ -191,7 +187,7 @@ fn linux(outcome: &mut Outcome, value: Value) -> Result<()> {
     }
     outcome.says.extend(said.left_out.iter().map(|(name, why)| format!("{name} is left out: {why}.")));
     if !said.rows.is_empty() {
-        outcome.pictures.push(picture);
+        outcome.pictures.push(picture.by_line());
     }
     outcome.said.insert("linux".to_owned(), value);
     Ok(())

@@ -49,17 +49,19 @@ pub struct Axis {
     pub label: String,
     /// Logarithmic?
     pub log: bool,
+    /// Names in place of numbers, of the values 0, 1, 2 and so on: categories.
+    pub names: Vec<String>,
 }
 
 impl Axis {
     /// A linear axis.
     pub fn linear(label: &str) -> Self {
-        Self { label: label.to_owned(), log: false }
+        Self { label: label.to_owned(), ..Self::default() }
     }
 
     /// A logarithmic axis.
     pub fn log(label: &str) -> Self {
-        Self { label: label.to_owned(), log: true }
+        Self { label: label.to_owned(), log: true, ..Self::default() }
     }
 }
 

@@ -79,7 +79,10 @@ impl<'a> Drawing<'a> {
         let points = || chart.lines.iter().flat_map(|line| &line.points);
         let marks =
             |horizontal: bool| chart.marks.iter().filter(move |mark| mark.horizontal == horizontal).map(|mark| mark.at);
-        let x = Scale::new(points().map(|point| point.0).chain(marks(true)), chart.x.log, 8);
+        let x = match chart.x.names.as_slice() {
+            [] => Scale::new(points().map(|point| point.0).chain(marks(true)), chart.x.log, 8),
+            names => Scale::categories(names),
+        };
         let y = Scale::new(points().map(|point| point.1).chain(marks(false)), chart.y.log, 6);
         let labels = y.ticks().iter().map(|tick| width(&y.label(*tick), FONT)).fold(20.0, f64::max);
         let (left, right) = (labels + 22.0, whole - 26.0);

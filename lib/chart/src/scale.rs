@@ -8,10 +8,14 @@ pub struct Scale {
     high: f64,
     log: bool,
     ticks: Vec<f64>,
+    /// Of categories.
+    names: Vec<String>,
 }
 
 /// Below this part of the highest value, a linear axis begins at 0.
 const FROM_ZERO: f64 = 0.75;
+/// Above this part of it, too: else what hardly differs would be spread over all of the height.
+const FLAT: f64 = 0.98;
 
 impl Scale {
     /// An axis for these values, with about this many ticks. Values that are not finite, or not positive on a logarithmic axis, do
@@ -28,22 +32,30 @@ impl Scale {
                 high: if log { 10.0 } else { 1.0 },
                 log,
                 ticks: Vec::new(),
+                names: Vec::new(),
             };
         }
         if log { Self::logarithmic(low, high, ticks) } else { Self::linear(low, high, ticks, whole) }
     }
 
+    /// An axis of categories: a place for each name, and half of one on both sides.
+    pub fn categories(names: &[String]) -> Self {
+        let last = names.len().saturating_sub(1) as f64;
+        let ticks = (0..names.len()).map(|at| at as f64).collect();
+        Self { low: -0.5, high: last + 0.5, log: false, ticks, names: names.to_vec() }
+    }
+
     /// There are no halves between whole numbers.
     fn linear(low: f64, high: f64, wanted: usize, whole: bool) -> Self {
         let single = low == high;
-        let low = if low >= 0.0 && (single || low < FROM_ZERO * high) { 0.0 } else { low };
+        let low = if low >= 0.0 && (single || low < FROM_ZERO * high || low > FLAT * high) { 0.0 } else { low };
         let high = if high <= 0.0 && (single || high > FROM_ZERO * low) { 0.0 } else { high };
         let room = if high > low { high - low } else { low.abs().max(1.0) };
         let step = nice(room / wanted.max(1) as f64).max(if whole { 1.0 } else { 0.0 });
         let first = (low / step).floor();
         let last = (high / step).ceil().max(first + 1.0);
         let ticks: Vec<f64> = (0..=(last - first) as usize).map(|i| (first + i as f64) * step).collect();
-        Self { low: first * step, high: last * step, log: false, ticks }
+        Self { low: first * step, high: last * step, log: false, ticks, names: Vec::new() }
     }
 
     fn logarithmic(low: f64, high: f64, wanted: usize) -> Self {
@@ -68,7 +80,7 @@ impl Scale {
         let to = to.max(from + 1).min(ticks.len() - 1);
         let ticks = ticks[from.min(to)..=to].to_vec();
         let (low, high) = (ticks[0].min(low), ticks[ticks.len() - 1].max(high));
-        Self { low, high, log: true, ticks }
+        Self { low, high, log: true, ticks, names: Vec::new() }
     }
 
     /// Where a value is, from 0 (the lowest) to 1; outside of that if it is.
@@ -90,6 +102,9 @@ impl Scale {
 
     /// The label of a tick.
     pub fn label(&self, tick: f64) -> String {
+        if !self.names.is_empty() {
+            return self.names.get(tick.round().max(0.0) as usize).cloned().unwrap_or_default();
+        }
         let step = match self.ticks[..] {
             [first, second, ..] if !self.log => second - first,
             _ => tick.abs(),
@@ -154,6 +169,21 @@ mod tests {
         assert!((log.place(10.0) - 0.5).abs() < 1e-12 && !log.has(0.0) && log.has(100.0) && !log.has(101.0));
         assert!(Scale::new([], false, 6).ticks().is_empty());
         assert!(Scale::new([0.0, -1.0], true, 6).ticks().is_empty());
+    }
+
+    /// 361.8 to 362.1 instructions were spread over all of the height.
+    #[test]
+    fn what_hardly_differs_is_not_spread_over_the_height() {
+        let scale = Scale::new([361.8, 362.1], false, 6);
+        assert_eq!(scale.label(scale.ticks()[0]), "0");
+        assert!((scale.place(361.8) - scale.place(362.1)).abs() < 0.01);
+    }
+
+    #[test]
+    fn categories_have_their_names() {
+        let scale = Scale::categories(&["quiet".to_owned(), "changes".to_owned()]);
+        assert_eq!(scale.ticks().iter().map(|tick| scale.label(*tick)).collect::<Vec<_>>(), ["quiet", "changes"]);
+        assert!(scale.has(0.0) && scale.has(1.0) && !scale.has(2.0) && scale.place(0.0) > 0.2);
     }
 
     proptest! {

@@ -91,8 +91,12 @@ pub fn parse(text: &str, name: &str, columns: Columns) -> Result<Chart, Error> {
     }
     let mut chart = Chart {
         title: columns.title.unwrap_or_default(),
-        x: Axis { label: columns.x_label.unwrap_or_else(|| header[x].to_owned()), log: columns.log_x },
-        y: Axis { label: columns.y_label.unwrap_or_else(|| names(&header, &y)), log: columns.log_y },
+        x: Axis {
+            label: columns.x_label.unwrap_or_else(|| header[x].to_owned()),
+            log: columns.log_x,
+            ..Axis::default()
+        },
+        y: Axis { label: columns.y_label.unwrap_or_else(|| names(&header, &y)), log: columns.log_y, ..Axis::default() },
         ..Chart::default()
     };
     let columns = Places { name, text, header: &header, x, y, series };

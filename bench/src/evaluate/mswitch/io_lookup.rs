@@ -72,8 +72,10 @@ pub fn io_lookup(stand: &mut Stand) -> Result<Outcome> {
         let line = |at: usize| vec![(0.0, times[at]), (1.0, times[at + 2])];
         outcome.pictures.push(Picture {
             title: "Input and output by lookup".into(),
-            x: "I/O: 0 af_packet, 1 memory".into(),
+            x: "I/O".into(),
             y: "ns per packet".into(),
+            log_y: true,
+            categories: IO.map(|(io, _)| io.to_owned()).to_vec(),
             lines: vec![(LOOKUPS[0].0.to_owned(), line(0)), (LOOKUPS[1].0.to_owned(), line(1))],
             ..Picture::default()
         });
