@@ -61,7 +61,7 @@ fn tables_json_and_a_page() {
     let json: Value =
         serde_json::from_str(&good(folder.path(), &run(&["--objective=p99<100us", "--json"]))).expect("JSON");
     assert_eq!((json["needed"]["cores"].as_u64(), json["rows"].as_array().map(Vec::len)), (Some(2), Some(4)));
-    assert_eq!(json["rows"][0]["no_loss_pps"].as_f64().map(|pps| (pps * 563.4 / 1e9 * 1e6).round()), Some(1e6));
+    assert_eq!(json["rows"][0]["capacity_pps"].as_f64().map(|pps| (pps * 563.4 / 1e9 * 1e6).round()), Some(1e6));
     assert!(json["load"].as_array().is_some_and(|load| load.len() > 10));
 }
 

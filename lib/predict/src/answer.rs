@@ -23,6 +23,9 @@ pub const LOAD_PACKETS: u64 = 200_000;
 /// Loss that counts as none if nothing is said about it: less than a packet in a million.
 const NEGLIGIBLE_LOSS: f64 = 1e-6;
 
+/// How often the distance between a load with loss and one without is halved.
+const STEPS: u32 = 5;
+
 /// Shares of packets are sums of many: differences this small are not a loss.
 const ROUNDING: f64 = 1e-9;
 
@@ -68,14 +71,15 @@ pub struct Question {
 pub struct Row {
     /// Number of cores.
     pub cores: u32,
-    /// Packets per second up to which nothing is lost for want of time.
-    pub no_loss_pps: f64,
-    /// Gbit/s on the wire up to which nothing is lost for want of time.
-    pub no_loss_gbps: f64,
+    /// Packets per second that cores and links have time for. Packets that arrive close together may overflow rings below that:
+    /// [`Answer::no_loss_pps`].
+    pub capacity_pps: f64,
+    /// Gbit/s on the wire that cores and links have time for.
+    pub capacity_gbps: f64,
     /// What limits it.
     pub limit: Limit,
     /// How it is known.
-    pub no_loss_method: Method,
+    pub capacity_method: Method,
     /// Each core's share of the packets.
     pub shares: Vec<f64>,
     /// The figures at the offered rate.
@@ -123,6 +127,9 @@ pub struct Answer {
     pub sentence: String,
     /// Number of cores of the figures against load.
     pub load_cores: u32,
+    /// Packets per second up to which that many cores lose none, by the same figures as those against load: less than a packet in a
+    /// million. `None` where a loss is not known.
+    pub no_loss_pps: Option<f64>,
     /// Figures against load, from low to high.
     pub load: Vec<Figures>,
     /// How figures are known: each method with its figures.
@@ -157,23 +164,56 @@ pub fn answer(
         Needed::Link => least_for_links(&rows),
     };
     let (_, capacity) = &capacities[rows.iter().position(|row| row.cores == load_cores).unwrap_or(0)];
-    let no_loss = capacity.no_loss().0;
-    let loads = LOADS.iter().map(|load| load * no_loss).filter(|pps| *pps <= link_pps * (1.0 + 1e-9));
+    let full = capacity.no_loss().0;
+    let loads = LOADS.iter().map(|load| load * full).filter(|pps| *pps <= link_pps * (1.0 + 1e-9));
     let loads: Vec<_> = loads.map(|pps| (load_cores, capacity, pps)).collect();
     let load = asked.figures(&loads, question.packets.min(LOAD_PACKETS))?;
+    let asked_about = rows.iter().find(|row| row.cores == load_cores).map(|row| &row.figures);
+    let no_loss_pps = no_loss(capacity, &load, asked_about);
     let per_pps = question.traffic.sizes.mean_wire_bits() / 1e9;
     Ok(Answer {
         offered_pps: asked.pps,
         offered_gbps: asked.pps * per_pps,
         link_gbps: capacity.most_carried() * per_pps,
-        sentence: asked.sentence(&needed, &rows, carried),
+        sentence: asked.sentence(&needed, &rows, carried, no_loss_pps),
         methods: words::methods(&rows, &load),
-        notes: asked.notes(&rows, &load, capacity),
+        notes: asked.notes(&rows, &load, capacity, no_loss_pps),
         rows,
         needed,
         load_cores,
+        no_loss_pps,
         load,
     })
+}
+
+/// Up to which rate nothing is lost, by the figures against load, in packets per second; between two loads it is looked for where closed
+/// forms know the loss.
+fn no_loss(capacity: &Capacity, load: &[Figures], asked: Option<&Figures>) -> Option<f64> {
+    let lost = |figures: &Figures| figures.loss.map(|lost| lost > NEGLIGIBLE_LOSS);
+    let mut known: Vec<&Figures> = load.iter().chain(asked).collect();
+    known.sort_by(|a, b| a.offered_pps.total_cmp(&b.offered_pps));
+    let (mut low, mut high) = (0.0, None);
+    for figures in known {
+        if lost(figures)? {
+            high = Some(figures);
+            break;
+        }
+        low = figures.offered_pps;
+    }
+    // What cores and links have time for is more than nothing lost may prove.
+    let most = capacity.no_loss().0;
+    let Some(high) = high else { return Some(low.min(most)) };
+    let mut high_pps = high.offered_pps;
+    for _ in 0..STEPS {
+        let middle = f64::midpoint(low, high_pps);
+        let simulated = matches!(high.methods.loss, Method::Simulated { .. });
+        match (!simulated).then(|| lost(&capacity.figures(middle))).flatten() {
+            Some(true) => high_pps = middle,
+            Some(false) => low = middle,
+            None => break,
+        }
+    }
+    Some(low.min(most))
 }
 
 /// The least number of cores that fills the links, or the largest number.
@@ -267,13 +307,13 @@ impl<'a> Asked<'a> {
     }
 
     fn row(&self, cores: u32, capacity: &Capacity, figures: Figures) -> Row {
-        let (no_loss_pps, limit, no_loss_method) = capacity.no_loss();
+        let (capacity_pps, limit, capacity_method) = capacity.no_loss();
         Row {
             cores,
-            no_loss_pps,
-            no_loss_gbps: no_loss_pps * self.question.traffic.sizes.mean_wire_bits() / 1e9,
+            capacity_pps,
+            capacity_gbps: capacity_pps * self.question.traffic.sizes.mean_wire_bits() / 1e9,
             limit,
-            no_loss_method,
+            capacity_method,
             shares: capacity.shares(),
             figures,
         }
@@ -282,7 +322,7 @@ impl<'a> Asked<'a> {
     /// Is the objective met with this number of cores? Without one, the objective is that nothing is lost.
     fn judge(&self, row: &Row) -> Verdict {
         let Some(objective) = &self.question.objective else {
-            let excess = self.pps / row.no_loss_pps;
+            let excess = self.pps / row.capacity_pps;
             let condition = objective::NO_LOSS;
             if excess > 1.0 + ROUNDING {
                 return Verdict::Missed { condition, value: 1.0 - 1.0 / excess, excess };

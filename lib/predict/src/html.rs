@@ -12,7 +12,7 @@ pub fn page(question: &Question, answer: &Answer, version: &str) -> String {
     let name = &question.profile.name;
     let good = matches!(answer.needed, Needed::Cores { .. });
     let cores = answer.load_cores;
-    let no_loss = report::no_loss_pps(answer);
+    let no_loss = report::capacity_pps(answer);
     let by_cores = answer
         .rows
         .iter()

@@ -233,10 +233,11 @@ impl FromStr for Objective {
     }
 }
 
-/// `0.001%` or `0.00001`; `100us`.
+/// `0.001%`; `100us`.
 fn value(text: &str, is_share: bool) -> Option<f64> {
     let units: &[(&str, f64)] = match is_share {
-        true => &[("%", 0.01), ("", 1.0)],
+        // A share without a unit is taken for percent by one and for a ratio by another.
+        true => &[("%", 0.01)],
         false => &[("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)],
     };
     let (number, factor) = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
@@ -296,9 +297,20 @@ mod tests {
             assert!((limit / wanted.1 - 1.0).abs() < 1e-12);
         }
         assert_eq!(all.to_string(), "loss<0.001%,p99<100us,utilisation<=80%,mean<2ms,p99.9<1s,p50<=5ns");
-        for wrong in
-            ["", "loss", "loss>1%", "loss<", "p98<1us", "p99<100", "loss<5us", "loss<101%", "mean<-1us", "loss<0"]
-        {
+        for wrong in [
+            "",
+            "loss",
+            "loss>1%",
+            "loss<",
+            "p98<1us",
+            "p99<100",
+            "loss<5us",
+            "loss<101%",
+            "mean<-1us",
+            "loss<0",
+            "loss<1",
+            "utilisation<0.8",
+        ] {
             assert!(wrong.parse::<Objective>().is_err(), "{wrong}");
         }
     }

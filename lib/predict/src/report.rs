@@ -11,7 +11,7 @@ use perigee_chart::{Axis, Chart, Line, Mark};
 
 /// Columns of the table by number of cores.
 pub const BY_CORES: [&str; 12] =
-    ["cores", "no loss up to", "Mpps", "limit", "accepted", "loss", "mean", "p50", "p99", "p99.9", "busiest", "batch"];
+    ["cores", "capacity", "Mpps", "limit", "accepted", "loss", "mean", "p50", "p99", "p99.9", "busiest", "batch"];
 
 /// Columns of the table by load.
 pub const BY_LOAD: [&str; 9] = ["load", "offered", "loss", "mean", "p50", "p99", "p99.9", "busiest", "batch"];
@@ -30,8 +30,8 @@ pub fn by_cores(row: &Row, question: &Question) -> Vec<String> {
     let figures = &row.figures;
     let mut cells = vec![
         row.cores.to_string(),
-        marked(Some(gbps(row.no_loss_pps)), &row.no_loss_method),
-        significant(row.no_loss_pps / 1e6, 4),
+        marked(Some(gbps(row.capacity_pps)), &row.capacity_method),
+        significant(row.capacity_pps / 1e6, 4),
         limit.to_owned(),
         marked(figures.accepted_pps.map(gbps), &figures.methods.loss),
     ];
@@ -40,8 +40,8 @@ pub fn by_cores(row: &Row, question: &Question) -> Vec<String> {
 }
 
 /// The cells of one load.
-pub fn by_load(figures: &Figures, question: &Question, no_loss_pps: f64) -> Vec<String> {
-    let load = figures.offered_pps / no_loss_pps;
+pub fn by_load(figures: &Figures, question: &Question, capacity_pps: f64) -> Vec<String> {
+    let load = figures.offered_pps / capacity_pps;
     let mut cells = vec![significant(load, 3), gbps(figures.offered_pps, question)];
     cells.extend(of_figures(figures));
     cells
@@ -49,17 +49,17 @@ pub fn by_load(figures: &Figures, question: &Question, no_loss_pps: f64) -> Vec<
 
 /// The rows of the table by load: a few of them for a terminal, or all.
 pub fn loads(answer: &Answer, all: bool) -> impl Iterator<Item = &Figures> {
-    let no_loss = no_loss_pps(answer);
+    let no_loss = capacity_pps(answer);
     answer.load.iter().filter(move |figures| {
         let load = figures.offered_pps / no_loss;
         all || LOADS_SHOWN.iter().any(|shown| (shown - load).abs() < 1e-6)
     })
 }
 
-/// What the number of cores in the table by load forwards without loss, in packets per second.
-pub fn no_loss_pps(answer: &Answer) -> f64 {
+/// What the number of cores in the table by load has time for, in packets per second: a load of 1.
+pub fn capacity_pps(answer: &Answer) -> f64 {
     let row = answer.rows.iter().find(|row| row.cores == answer.load_cores);
-    row.map_or(1.0, |row| row.no_loss_pps)
+    row.map_or(1.0, |row| row.capacity_pps)
 }
 
 /// Loss, times, utilisation, batches.
@@ -113,7 +113,7 @@ fn by_cores_chart(question: &Question, answer: &Answer) -> Chart {
     };
     let mut marks = vec![Mark { horizontal: false, at: answer.offered_gbps, name: "offered".to_owned() }];
     // A link rate far above everything else would flatten the lines.
-    let highest = answer.rows.iter().map(|row| row.no_loss_gbps).fold(answer.offered_gbps, f64::max);
+    let highest = answer.rows.iter().map(|row| row.capacity_gbps).fold(answer.offered_gbps, f64::max);
     if answer.link_gbps < 2.0 * highest {
         marks.push(Mark { horizontal: false, at: answer.link_gbps, name: "links carry".to_owned() });
     }
@@ -122,7 +122,7 @@ fn by_cores_chart(question: &Question, answer: &Answer) -> Chart {
         x: Axis::linear("Cores"),
         y: Axis::linear("Gbit/s on the wire"),
         lines: vec![
-            Line::nth(0, "no loss up to", points(&|row| Some(row.no_loss_pps))),
+            Line::nth(0, "capacity", points(&|row| Some(row.capacity_pps))),
             Line::nth(1, "accepted of what is offered", points(&|row| row.figures.accepted_pps)),
         ],
         marks,

@@ -49,7 +49,7 @@ pub struct RunArgs {
     /// Numbers of cores: 4, 1..16 (with both ends), 1,2,4
     #[arg(long, default_value = "1..16")]
     cores: String,
-    /// What to reach: limits of loss, utilisation (of the busiest core), mean, p50, p90, p99, p99.9 [default: no loss]
+    /// What to reach: limits of loss, utilisation (of the busiest core; both in %), mean, p50, p90, p99, p99.9 (in ns, us, ms, s) [default: no loss]
     #[arg(long, value_name = "loss<0.001%,p99<100us")]
     objective: Option<String>,
     /// Rate of each port's link, as 50G [default: the profile's]
@@ -233,7 +233,7 @@ fn tables(question: &Question, answer: &Answer) -> String {
     );
     let by_cores = answer.rows.iter().map(|row| report::by_cores(row, question));
     let _ = writeln!(text, "{}\n", rows(&BY_CORES, &BY_CORES, by_cores).trim_fmt());
-    let no_loss = report::no_loss_pps(answer);
+    let no_loss = report::capacity_pps(answer);
     let by_load = report::loads(answer, false).map(|figures| report::by_load(figures, question, no_loss));
     let cores = answer.load_cores;
     let _ = writeln!(text, "against load, {cores} core{}:", if cores == 1 { "" } else { "s" });

@@ -41,7 +41,7 @@ fn the_least_number_of_cores_is_found() {
         let worst = row.shares.iter().copied().fold(0.0, f64::max);
         let busy = 5e6 * worst * (563.4 + 29.1 * f64::from(row.cores - 1)) / 1e9;
         assert_eq!(busy <= 1.0, row.cores >= cores, "{} cores: {busy}", row.cores);
-        assert_eq!(busy <= 1.0, row.no_loss_pps >= 5e6);
+        assert_eq!(busy <= 1.0, row.capacity_pps >= 5e6);
     }
     assert_eq!(all.load_cores, cores);
     assert!(all.load.windows(2).all(|pair| pair[0].loss <= pair[1].loss), "loss grows with load");
@@ -73,7 +73,7 @@ fn objectives_that_cannot_be_reached() {
     );
     let one = ask(&question("5Mpps", "1", None));
     assert!(
-        one.sentence.starts_with("1 core does not forward 5 Mpps of 64 B with no loss: no loss up to 1.775 Mpps"),
+        one.sentence.starts_with("1 core does not forward 5 Mpps of 64 B with no loss: no loss up to 1.773 Mpps"),
         "{}",
         one.sentence
     );
@@ -103,7 +103,7 @@ fn links_of_uneven_flows() {
     (asked.traffic.directions, asked.traffic.flows, asked.profile.router.ports) = (2, 3, 4);
     let answer = ask(&asked);
     assert!((answer.link_gbps - 150.0).abs() < 1e-6, "{}", answer.link_gbps);
-    assert!(answer.rows[0].no_loss_gbps < 101.0, "{}", answer.rows[0].no_loss_gbps);
+    assert!(answer.rows[0].capacity_gbps < 101.0, "{}", answer.rows[0].capacity_gbps);
     assert!(answer.sentence.contains("the link is the limit"), "{}", answer.sentence);
 }
 
@@ -118,7 +118,7 @@ fn what_small_rings_lose_is_told() {
         "{}",
         answer.sentence
     );
-    assert!(answer.notes.iter().any(|note| note.starts_with("no loss up to: ")), "{:?}", answer.notes);
+    assert!(answer.notes.iter().any(|note| note.starts_with("capacity: ")), "{:?}", answer.notes);
 }
 
 /// Rings of several ports: what they lose is known between bounds, and an objective between them is not met.
@@ -134,7 +134,7 @@ fn a_loss_between_bounds_is_not_judged() {
     let (most, least) = (figures.loss.unwrap(), figures.loss_at_least.unwrap());
     assert!(least > 0.0 && most > 3.0 * least, "{least} to {most}");
     assert_eq!(ask_for(Some("loss<0.00001%")).needed, Needed::None { best: 2 });
-    let middle = format!("loss<{}", (least * most).sqrt());
+    let middle = format!("loss<{}%", 100.0 * (least * most).sqrt());
     let between = ask_for(Some(&middle));
     assert_eq!(between.needed, Needed::Unknown { cores: 2 });
     assert!(between.sentence.contains("loss is between"), "{}", between.sentence);
@@ -296,7 +296,7 @@ fn cores_beyond_the_points_are_said_to_be_extrapolated() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     for part in [
         "the profile's points are on 1 and 2 cores: what a further core costs (d_ns, 10 to 300 ns at 95 %)",
-        "is extrapolated to 16 cores as if each cost as much, no loss up to ",
+        "is extrapolated to 16 cores as if each cost as much, a capacity of ",
         "; points on more cores would tell",
     ] {
         assert!(notes[0].contains(part), "{part} in {notes:?}");

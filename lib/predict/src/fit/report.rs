@@ -73,7 +73,7 @@ pub struct Parameter {
     pub low: Option<f64>,
     /// The upper end of the 95 % confidence interval.
     pub high: Option<f64>,
-    /// Why it was not solved for.
+    /// Why it was not solved for. If points suggest a value all the same, the interval is from 0 to what they suggest at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }
@@ -170,14 +170,15 @@ pub fn report(fitted: &Fitted, measured: &Measured, file: &str) -> Report {
 
 /// What points on few cores do not tell of many, though the fit has a value for it.
 fn further_cores(parameters: &[Parameter], points: &[PointReport]) -> Option<String> {
-    let Parameter { value, low, high, .. } = parameters.iter().find(|parameter| parameter.name == FURTHER)?;
+    let Parameter { value, low, high, held, .. } = parameters.iter().find(|parameter| parameter.name == FURTHER)?;
     let (low, high) = low.zip(*high)?;
     let numbers: Vec<u32> = BTreeSet::from_iter(points.iter().map(|line| line.point.cores)).into_iter().collect();
     let (few, wide) = (numbers.len() < 3, high - low > WIDE * value);
     (few || wide).then(|| {
         let remedy = if few { "measure on more numbers of cores" } else { "measure again, with more rounds" };
+        let what = if held.is_some() { "leave out" } else { "multiply" };
         format!(
-            "{FURTHER}, what each further core costs, is {low:.0} to {high:.0} ns by points on {}: predictions for more cores multiply what is \
+            "{FURTHER}, what each further core costs, is {low:.0} to {high:.0} ns by points on {}: predictions for more cores {what} what is \
              not known; {remedy}",
             cores(&numbers)
         )
@@ -187,17 +188,19 @@ fn further_cores(parameters: &[Parameter], points: &[PointReport]) -> Option<Str
 fn parameters(estimate: &Estimate, points: usize) -> (Vec<Parameter>, Option<String>) {
     let degrees = points - estimate.solved();
     // Of the relative errors, times Student's t.
-    let width = (degrees > 0).then(|| {
-        let t = StudentsT::new(0.0, 1.0, degrees as f64).expect("degrees of freedom").inverse_cdf(0.975);
-        t * (estimate.squares / degrees as f64).sqrt()
-    });
-    let one = |Estimated { name, value, spread, held, .. }: &Estimated| {
-        let half = width.zip(*spread).map(|(width, spread)| width * spread);
+    let width = |squares: f64, solved: usize| {
+        let degrees = points.checked_sub(solved).filter(|degrees| *degrees > 0)? as f64;
+        let t = StudentsT::new(0.0, 1.0, degrees).expect("degrees of freedom").inverse_cdf(0.975);
+        Some(t * (squares / degrees).sqrt())
+    };
+    let one = |Estimated { name, value, spread, held, suggested, .. }: &Estimated| {
+        let half = width(estimate.squares, estimate.solved()).zip(*spread).map(|(width, spread)| width * spread);
+        let most = suggested.and_then(|of| Some(of.value + of.spread * width(of.squares, of.solved)?));
         Parameter {
             name,
             value: *value,
-            low: half.map(|half| value - half),
-            high: half.map(|half| value + half),
+            low: half.map(|half| value - half).or(most.map(|_| 0.0)),
+            high: half.map(|half| value + half).or(most),
             held: held.clone(),
         }
     };

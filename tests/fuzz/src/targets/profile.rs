@@ -60,7 +60,7 @@ fn profile(input: &mut Input) {
         Ok(answer) => {
             sentence::check(&answer.sentence);
             for row in &answer.rows {
-                let figures = [row.no_loss_pps, row.no_loss_gbps];
+                let figures = [row.capacity_pps, row.capacity_gbps];
                 assert!(figures.iter().all(|figure| figure.is_finite() && *figure >= 0.0), "{row:?}");
             }
             serde_json::to_string(&answer).expect("an answer has a JSON");

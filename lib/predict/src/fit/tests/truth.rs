@@ -224,3 +224,22 @@ fn contention_that_few_cores_tell_is_a_note() {
     assert!(wide.contains("by points on 1, 2, 4 and 8 cores") && wide.contains("with more rounds"), "{wide}");
     assert_eq!(said(8, 0.001), None);
 }
+
+/// Two noisy points of two cores suggested 359 ns a burst, and a prediction for sixteen cores multiplied it: a mean error of 59 %.
+#[test]
+fn contention_that_two_numbers_of_cores_suggest_is_not_carried_to_sixteen() {
+    let model = batch(&[389.0, 19.0, 0.0, 40.0, 3e5, 0.0, 0.0, 0.0, 0.0], Per::Burst);
+    let points: Vec<Point> = grid(&model).into_iter().filter(|point| point.cores <= 2).collect();
+    // One of two cores was slow.
+    let slow = |point: &Point| {
+        if point.cores == 2 { Point { gbps: 0.7 * point.gbps, ..point.clone() } } else { point.clone() }
+    };
+    let points: Vec<Point> = points.iter().map(slow).collect();
+    let found = fitted(&model, &noisy(&points, 0.01, &mut StdRng::seed_from_u64(1)));
+    let further = found.report.parameters.iter().find(|parameter| parameter.name == "d_ns").expect("it has one");
+    assert_eq!(further.value, 0.0);
+    let held = further.held.as_deref().unwrap_or_default();
+    assert!(held.contains("points on 1 and 2 cores suggest") && held.contains("a third number of cores"), "{held}");
+    let (low, high) = (further.low.expect("an end"), further.high.expect("an end"));
+    assert!(low == 0.0 && high > 50.0, "the interval says what it may be: {low} to {high}");
+}
