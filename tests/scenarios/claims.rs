@@ -128,7 +128,8 @@ fn the_standby_is_there_before_an_interface_is_prepared(world: &World) {
     assert_eq!((helpers().len(), world.interfaces()), (2, before.clone()));
     router.kill().good();
     drop(writer);
-    wait_until("the helpers to end", || helpers().is_empty());
+    // DPDK's folder stayed behind.
+    world.nothing_left(&before);
     let router = world.router("", PORTS);
     let [helper, standby] = helpers()[..] else { panic!("a helper and its standby, as soon as it runs") };
     signal(helper, Signal::KILL);

@@ -84,6 +84,13 @@ fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
     let reach = Reach::to(config.router.namespace.as_ref());
     let helper = claims::shared(|| Helper::start(&program, reach))??;
+    let eal = EalConfig {
+        file_prefix: config.eal.file_prefix.clone(),
+        extra: config.eal.args.clone(),
+        ..EalConfig::default()
+    };
+    // A router that is killed while DPDK starts leaves its folder.
+    helper.remove_at_end(Eal::make_runtime_dir(&eal).into_iter().collect())?;
     // Before there is anything to restore: whichever of the two is killed, the other one does it.
     helper.stand_by()?;
     Ok(Some(Arc::new(helper)))

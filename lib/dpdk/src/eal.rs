@@ -180,6 +180,11 @@ impl Eal {
         Ok(Eal(started))
     }
 
+    /// Makes the folder that [`Eal::start`] will put its run-time files into, so that somebody can be told of it before.
+    pub fn make_runtime_dir(config: &EalConfig) -> Option<PathBuf> {
+        Held::new(&file_prefix(config)).map(Held::leave)
+    }
+
     /// Is packet memory in hugepages?
     pub fn hugepages(&self) -> bool {
         self.0.hugepages

@@ -88,6 +88,11 @@ impl Held {
         self.path == folder
     }
 
+    /// Leaves it as it is.
+    pub(super) fn leave(self) -> PathBuf {
+        self.path
+    }
+
     /// Removes it, if nobody else holds it and nothing is in it.
     pub(super) fn remove(self) {
         if flock(&self.folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
