@@ -89,7 +89,10 @@ fn states_are_the_words_they_were() {
     assert_eq!(words(&[LinuxFeed::Netlink, LinuxFeed::Fpm, LinuxFeed::None]), "netlink, fpm, none");
     let states = [LinuxState::Following, LinuxState::Reading, LinuxState::Lost, LinuxState::Off];
     assert_eq!(words(&states), "following, reading, lost, off");
-    assert_eq!(words(&[HelperState::None, HelperState::Alive, HelperState::Silent, HelperState::Dead]), "none, alive, silent, dead");
+    assert_eq!(
+        words(&[HelperState::None, HelperState::Alive, HelperState::Silent, HelperState::Dead]),
+        "none, alive, silent, dead"
+    );
     assert_eq!(words(&[WorkerState::Running, WorkerState::Silent]), "running, silent");
     assert_eq!(words(&[DropKind::Drop, DropKind::Punt]), "drop, punt");
     assert_eq!(words(&[IpFamily::V4, IpFamily::V6]), "IPv4, IPv6");
