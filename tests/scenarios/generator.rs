@@ -371,7 +371,7 @@ fn a_script_that_does_not_return_is_ended(world: &World) {
 fn mistakes_are_described(world: &World) {
     cable(world, "here", "there");
     let refused = |words: &[&str], part: &str| drop(run(&mut command(words)).refused(part));
-    refused(&["nothing"], "nothing cannot be used: port nothing: DPDK could not open the device");
+    refused(&["nothing"], "nothing cannot be used: there is no interface `nothing`");
     refused(&["here", "--to", "here"], "frames come back on the device that sends them without it");
     refused(&["here", "--rate", "10%"], "needs the port's line rate");
     refused(&["here", "--sizes", "64", "--family", "ipv6"], "84");

@@ -164,6 +164,8 @@ fn an_address_that_somebody_removed_is_said_and_comes_back(world: &World) {
     for repair in ["reload", "audit --repair"] {
         world.ip("addr del 10.0.1.1/24 dev wan");
         router.says(lost);
+        // The log of the round before says the same.
+        wait_until("the address to go", || !router.ask("show routes").text.contains("10.0.1.1/32"));
         client.ping_fails("10.0.1.1");
         router.ask("audit").refused("wan lacks the address 10.0.1.1/24 of the configuration in Linux");
         router.ask(repair);

@@ -306,7 +306,7 @@ fn tasks_end_by_signals_errors_and_force(world: &World) {
     run(&mut command(&throws, &[])).refused("throw.lua:5: no luck");
     run(&mut command("/nothing.lua", &[])).refused("/nothing.lua: No such file");
     let missing = script("missing.lua", "function main() task.device('no-such-if') end");
-    run(&mut command(&missing, &[])).refused("missing.lua:1: port no-such-if: DPDK could not open the device");
+    run(&mut command(&missing, &[])).refused("missing.lua:1: there is no interface `no-such-if`");
 }
 
 /// Two queues of an interface that has one: latencies on a cable beside other frames, ARP with a host.

@@ -102,7 +102,7 @@ impl Answers<ShowCounters> for View<'_> {
     fn answer(&self, _: ShowCounters) -> Vec<ScriptValue> {
         let value = |(number, (module, name, kind)): (u16, (String, String, reason::ValueKind))| {
             let of = |counters: &Counters| counters.value(number).map_or(0, |value| value.get());
-            let per_worker: Vec<u64> = self.workers.counters().map(|counters| of(counters)).collect();
+            let per_worker: Vec<u64> = self.workers.counters().map(of).collect();
             let kind = match kind {
                 reason::ValueKind::Counter => ValueKind::Counter,
                 reason::ValueKind::Gauge => ValueKind::Gauge,
