@@ -112,8 +112,8 @@ fn two_routers_on_one_interface_are_refused(world: &World) {
     router.stop();
 }
 
-/// Of 45 routers whose processes were killed at random, five left their interfaces as they had prepared them: their helper died before it had
-/// a standby.
+/// Of 45 routers whose processes were killed at random, five left their interfaces as they had prepared them: their helper
+/// died before it had a standby.
 fn the_standby_is_there_before_an_interface_is_prepared(world: &World) {
     let _pair = Pair::new(world);
     let before = world.interfaces();

@@ -243,7 +243,8 @@ pub(super) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Opti
     Ok(Some((serde_json::from_slice(&text[..received.bytes])?, fd)))
 }
 
-/// Waits until a descriptor is readable (`IN`) or writable (`OUT`), or its other end is closed, for at most `longest`; returns whether it is.
+/// Waits until a descriptor is readable (`IN`) or writable (`OUT`), or its other end is closed, for at most `longest`;
+/// returns whether it is.
 pub(super) fn ready(fd: impl AsFd, what: PollFlags, longest: Duration) -> io::Result<bool> {
     let begin = Instant::now();
     loop {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What a router claims before it touches anything: the place of its API's socket, and the interfaces under its ports. One that ends is waited
-//! for; one that runs is named.
+//! What a router claims before it touches anything: the place of its API's socket, and the interfaces under its ports.
+//! Another router that ends is waited for; one that runs is named.
 
 use super::start::Start;
 use anyhow::{Result, bail};
