@@ -278,7 +278,7 @@ export! {
     fn perigee_value_change(ctx from ctx; ctx: *mut Context, number: c_int, by: f64, set: c_int) -> c_int = -1, {
         let value = u16::try_from(number).ok().and_then(|number| borrow_value(ctx, number));
         let value = value.ok_or("there is no such counter or gauge")?;
-        if !(by >= 0.0) {
+        if by.is_nan() || by < 0.0 {
             return Err(format!("found {by}, expected a number from 0 on").into());
         }
         if set != 0 { value.set(by as u64) } else { value.add(by as u64) }
