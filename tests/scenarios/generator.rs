@@ -96,7 +96,7 @@ fn nothing_is_lost_on_a_cable(world: &World) {
     }
 }
 
-/// A generator that has received frames for a second and goes on; what it says at its end, after `change` by `ip`.
+/// A generator that has received frames for a second; what it says at its end, after `change` by `ip`.
 fn changed_meanwhile(world: &World, changes: &[&str]) -> Ended {
     cable(world, "here", "there");
     let mut process = world.start(&mut command(&["here", "--to", "there", "--rate", RATE, "-s", "5"]));

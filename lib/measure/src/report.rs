@@ -196,7 +196,7 @@ impl Report {
         };
         format!(
             "{} bytes: this machine cannot answer: in {} of {} trials the tester sent less than was asked for, down to {}; \
-             {at_least}. End other programs, or give the tester cores of its own.",
+             {at_least}. End other programs, or give the tester cores that nothing else uses.",
             row.size,
             row.short_trials,
             row.trials,

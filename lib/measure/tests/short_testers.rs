@@ -123,8 +123,8 @@ fn a_machine_that_cannot_answer_says_so_after_a_few_trials() {
         let (search, cost) = run(search, &mut device);
         for found in search.found() {
             let short = matches!(found.verdict, Verdict::Unanswered | Verdict::TesterTooSlow);
-            assert!(short && found.at_least().is_none_or(|least| least >= MAXIMUM * 0.15), "{found:?}");
+            assert!(short && found.at_least().is_some_and(|least| least >= MAXIMUM * 0.15), "{found:?}");
         }
-        assert!(cost.trials <= 15, "{cost:?}");
+        assert!(cost.trials <= 18, "{cost:?}");
     }
 }

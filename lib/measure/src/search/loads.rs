@@ -51,12 +51,16 @@ impl Loads {
     /// Without an upper bound, the lower one is the largest load that passed. A load that failed only because of loss that may be the
     /// tester's doing is no upper bound if more than it has passed.
     pub fn bounds(&self, target: &Target) -> Bounds {
-        let passed = self.0.iter().rfind(|tried| tried.class(target) == Class::Lower).map(|tried| tried.load);
+        // Looked for only where loss is doubtful.
+        let above = |load: f64| {
+            let higher = self.0.iter().rev().take_while(|tried| tried.load >= load);
+            higher.map(|tried| tried.class(target)).any(|class| class == Class::Lower)
+        };
         let mut bounds = Bounds::default();
         for tried in &self.0 {
             match tried.class(target) {
                 Class::Lower => bounds.lower = Some(tried.load),
-                Class::Upper if passed.is_none_or(|passed| passed < tried.load) || tried.fails_for_certain(target) => {
+                Class::Upper if tried.fails_for_certain(target) || !above(tried.load) => {
                     bounds.upper = Some(tried.load);
                     break;
                 }

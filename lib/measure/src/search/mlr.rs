@@ -11,7 +11,7 @@ use super::evidence::{Evidence, Sieve, Trust};
 use super::goal::Goal;
 use super::loads::Loads;
 use super::throughput::{Found, Limits};
-use super::{Likely, Method, Outcome, Purpose, Shape, Trial};
+use super::{Likely, Method, Outcome, Purpose, Shape, Step, Trial};
 use hunt::Hunt;
 
 mod hunt;
@@ -40,7 +40,12 @@ struct State<'a> {
     loads: Loads,
     hunts: Vec<Hunt<'a>>,
     trials: u32,
+    /// Trials since the tester was given up.
+    afterwards: u32,
 }
+
+/// Trials of full length after the tester was given up, so that what it sends all the same is a lower bound.
+const AFTERWARDS: u32 = 2;
 
 impl Mlr {
     pub fn new(goals: Vec<Goal>, limits: Limits) -> Self {
@@ -54,9 +59,11 @@ impl Mlr {
             loads: Loads::default(),
             hunts: self.goals.iter().map(Hunt::new).collect(),
             trials: 0,
+            afterwards: 0,
         };
         for outcome in so_far {
             state.trials += 1;
+            state.afterwards += u32::from(state.sieve.gave_up());
             let evidence = state.sieve.sift(outcome);
             state.take(evidence, &self.limits);
         }
@@ -79,10 +86,22 @@ impl Method for Mlr {
 
     fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
         let state = self.replay(so_far);
-        if state.trials >= self.at_most || state.sieve.gave_up() {
+        if state.trials >= self.at_most {
             return None;
         }
         let hunt = state.hunts.iter().find(|hunt| !hunt.is_over())?;
+        if state.sieve.gave_up() {
+            let goal = hunt.goal();
+            let missing = state.loads.proven(&goal.target()).is_none() && state.afterwards < AFTERWARDS;
+            let purpose = Purpose::Throughput { goal: goal.name.clone(), step: Step::Forwarded, attempt: 1 };
+            let of = |last: &Outcome| Trial {
+                load: last.load,
+                duration: goal.final_duration,
+                shape: Shape::Steady,
+                purpose,
+            };
+            return so_far.last().filter(|_| missing).map(of);
+        }
         let again = state.sieve.attempt().and_then(|attempt| Some((attempt, so_far.last()?)));
         let (load, duration, step) = hunt.nominate(&state.loads, &self.limits, state.sieve.reached);
         // A trial that has to be run again is repeated unchanged.
