@@ -89,10 +89,13 @@ fn contention() {
     // One-way traffic on several cores tells d and u apart, and so does a third number of cores; only that tells d from noise.
     is_held_at_a_cost(
         &[at(1, 64, false), at(2, 64, false), at(2, 64, true), at(1, 128, false)],
-        &[(
-            "d_ns",
-            "suggest 30.0 ns, and two numbers of cores do not tell contention from noise; measure on a third number of cores",
-        )],
+        &[
+            ("c_byte_ns", "would be negative"),
+            (
+                "d_ns",
+                "suggest 30.0 ns, and two numbers of cores do not tell contention from noise; measure on a third number of cores",
+            ),
+        ],
     );
     let apart = [at(1, 64, false), at(2, 64, false), at(2, 64, true), at(1, 128, false), at(4, 64, false)];
     is_held(Kind::Contention, &apart, &[]);
