@@ -9,6 +9,9 @@
 //! | `own4`, `own6` | the router's address on the attacked link |
 //! | `near4`, `near6`, `link6` | a random address on that link, and a link-local one |
 //! | `far4`, `far6` | a random address elsewhere |
+//!
+//! Packets to IPv6 groups go to the router's MAC address, so that the other stations of the link, whose kernels share the machine's tables
+//! with the bystanders, do not get them.
 
 use super::kinds::{EDGE4, EDGE6, LONGEST, ROUTER4, ROUTER6};
 use anyhow::{Context as _, Result, ensure};
@@ -90,12 +93,12 @@ pub static RECIPES: &[Recipe] = &[
     ),
     recipe(
         "router advertisements",
-        v6!("333300000001", "3a", "ff", "link6", "ff02 zero:13 01", "8600 0000 40 00 0000 zero:8 0101 station"),
+        v6!("router", "3a", "ff", "link6", "ff02 zero:13 01", "8600 0000 40 00 0000 zero:8 0101 station"),
         &[V6, Pseudo6(AT6, 2, 58)],
     ),
     recipe(
         "router solicitations",
-        v6!("333300000002", "3a", "ff", "link6", "ff02 zero:13 02", "8500 0000 zero:4 0101 station"),
+        v6!("router", "3a", "ff", "link6", "ff02 zero:13 02", "8500 0000 zero:4 0101 station"),
         &[V6, Pseudo6(AT6, 2, 58)],
     ),
     recipe("IPv6 redirects", v6!("3a", "ff", "link6", "8900 0000 zero:4 link6 far6"), &[V6, Pseudo6(AT6, 2, 58)]),
@@ -107,7 +110,7 @@ pub static RECIPES: &[Recipe] = &[
     recipe(
         "MLD reports",
         v6!(
-            "333300000016",
+            "router",
             "00",
             "01",
             "link6",
@@ -118,7 +121,7 @@ pub static RECIPES: &[Recipe] = &[
     ),
     recipe(
         "duplicate address detection of the router's",
-        v6!("3333ff000001", "3a", "ff", "zero:16", "ff02 zero:9 01ff000001", "8700 0000 zero:4 own6"),
+        v6!("router", "3a", "ff", "zero:16", "ff02 zero:9 01ff000001", "8700 0000 zero:4 own6"),
         &[V6, Pseudo6(AT6, 2, 58)],
     ),
     recipe("malformed ND", v6!("3a", "ff", "near6", "8700 0000 zero:4 own6 0100 station"), &[V6, Pseudo6(AT6, 2, 58)]),
