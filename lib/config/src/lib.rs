@@ -106,11 +106,7 @@ impl Config {
     ///
     /// # Errors
     /// Like [`Config::load`].
-    pub fn load_by(
-        path: impl AsRef<Path>,
-        machine: &Machine,
-        read: &ReadFile,
-    ) -> Result<Self, ConfigError> {
+    pub fn load_by(path: impl AsRef<Path>, machine: &Machine, read: &ReadFile) -> Result<Self, ConfigError> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let text = read_text(path, perigee_file::LONGEST_TEXT, read)?;

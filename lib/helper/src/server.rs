@@ -47,8 +47,7 @@ pub fn serve_stdin(reach: Reach, named: Named) -> io::Result<()> {
     privileges::keep_only(reach.capabilities())?;
     ignore_signals()?;
     let maker = claims::peer(&socket).ok().and_then(|(process, _)| Process::find(process));
-    let mut server =
-        Server { state: State::default(), standby: None, predecessor: None, maker, router: None, named };
+    let mut server = Server { state: State::default(), standby: None, predecessor: None, maker, router: None, named };
     let result = server.serve(&socket);
     server.restore(&socket);
     result

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Reload of configuration and script: everything changes, or nothing does.
+//! Reload of configuration and script: everything changes, or nothing does. A thread reads the files, as a file system or the helper, who opens what the
+//! router may not, can take long to answer.
 //!
 //! ```text
 //!  file ─► configuration ─► filters ─► tables beside the old ones ─► script loads with them ─► workers see them
@@ -10,7 +11,7 @@
 use crate::backends::{Progress, ScriptSource};
 use crate::forwarding::Filters;
 use crate::linux::ReloadChange;
-use crate::slow::SlowThread;
+use crate::slow::{Settings, SlowThread};
 use perigee_api::answers::Outcome;
 use perigee_api::queries::Reload;
 use perigee_api::{ApiError, Reply};
@@ -20,6 +21,8 @@ use perigee_helper::{HelperError, LinkChange, TwinWanted};
 use perigee_linux::{Input as FromLinux, missing_link_local};
 use perigee_net::InterfaceAddress;
 use perigee_slowpath::Input;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The script's generation, a sentence about each thing that did not fit, and how many links the helper was asked to change.
 type Reloaded = (u64, Vec<String>, usize);
@@ -27,6 +30,26 @@ type Reloaded = (u64, Vec<String>, usize);
 /// How long workers have for a first round with a new script, in addition to its stall budget, in ns. Far more than needed: the
 /// machine may be busy.
 const PATIENCE: u64 = 30_000_000_000;
+
+/// What was asked for, and the configuration that was read for it.
+struct Read {
+    config: Result<Config, config::ConfigError>,
+    query: Reload,
+    reply: Reply<Outcome>,
+}
+
+/// Reloads whose files are being read.
+pub(crate) struct Reads {
+    sender: Sender<Read>,
+    done: Receiver<Read>,
+}
+
+impl Default for Reads {
+    fn default() -> Reads {
+        let (sender, done) = channel();
+        Reads { sender, done }
+    }
+}
 
 /// A reload that is answered once every worker runs the new script, and the helper has changed Linux.
 pub(crate) struct Reloading {
@@ -41,9 +64,36 @@ pub(crate) struct Reloading {
 }
 
 impl SlowThread {
-    /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the workers.
+    /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the files and the workers.
     pub(crate) fn reload(&mut self, query: Reload, reply: Reply<Outcome>) {
-        match self.reload_all(query) {
+        let Settings { path, machine, read, .. } = &self.parts.settings;
+        let (path, machine, read) = (path.clone(), machine.clone(), read.clone());
+        let (sender, bell) = (self.reads.sender.clone(), Arc::clone(self.parts.mailbox.bell()));
+        let body = move || {
+            let config = Config::load_by(&path, &machine, &*read);
+            // The slow path's thread may be gone.
+            let _ = sender.send(Read { config, query, reply });
+            bell.ring();
+        };
+        // Without a thread the reply is dropped, which is an answer.
+        if let Err(error) = std::thread::Builder::new().name("reload".to_owned()).spawn(body) {
+            tracing::warn!("not reloaded: there is no thread to read the files: {error}");
+        }
+    }
+
+    /// Continues the reloads whose files have been read; returns whether there was one.
+    pub(crate) fn take_reads(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(Read { config, query, reply }) = self.reads.done.try_recv() {
+            any = true;
+            self.reload_to(config, query, reply);
+        }
+        any
+    }
+
+    fn reload_to(&mut self, config: Result<Config, config::ConfigError>, query: Reload, reply: Reply<Outcome>) {
+        let config = config.map_err(|error| ApiError::invalid(error.to_string()));
+        match config.and_then(|config| self.reload_all(config, query)) {
             Ok((generation, message, links)) => {
                 let budget = self.parts.settings.config.router.stall_budget.as_nanos() as u64;
                 let deadline = self.now() + budget + PATIENCE;
@@ -90,11 +140,12 @@ impl SlowThread {
         }
     }
 
-    fn reload_all(&mut self, Reload { script, text }: Reload) -> Result<(u64, String, usize), ApiError> {
-        let settings = &self.parts.settings;
-        let config = Config::load_by(&settings.path, &settings.machine, &*settings.read);
-        let config = config.map_err(|error| ApiError::invalid(error.to_string()))?;
-        let before = &settings.config;
+    fn reload_all(
+        &mut self,
+        config: Config,
+        Reload { script, text }: Reload,
+    ) -> Result<(u64, String, usize), ApiError> {
+        let before = &self.parts.settings.config;
         let changed = before.restart_needed(&config);
         if !changed.is_empty() {
             let message = format!("nothing was changed, as a change of {} needs a restart", changed.join(", "));
@@ -276,7 +327,13 @@ impl SlowThread {
             let link = self.linux.follower.link_at(usize::from(old.port), old.vlan);
             let Some((index, name)) = link.filter(|(_, name)| *name == old.name) else { continue };
             let namespace = now.router.namespace.clone();
-            self.linux.delete_vlan(LinkChange { name, index: Some(index), namespace, delete: true, ..LinkChange::default() });
+            self.linux.delete_vlan(LinkChange {
+                name,
+                index: Some(index),
+                namespace,
+                delete: true,
+                ..LinkChange::default()
+            });
         }
     }
 }

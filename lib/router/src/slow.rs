@@ -31,7 +31,7 @@ use crate::forwarding::Forwarding;
 use crate::linux::{LinuxParts, LinuxSide};
 use crate::mailbox::MailboxEnd;
 use crate::ports::Ports;
-use crate::reload::Reloading;
+use crate::reload::{Reads, Reloading};
 use crate::taps::Taps;
 use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
@@ -147,6 +147,8 @@ pub struct SlowThread {
     batch: Box<Batch>,
     /// What was taken from a ring; empty between two turns.
     punts: Vec<Punted>,
+    /// Reloads whose files are being read.
+    pub(crate) reads: Reads,
     /// Reloads that are not answered yet.
     pub(crate) reloading: Vec<Reloading>,
     /// Answers of assistants, with the interfaces they should leave by; as above.
@@ -173,6 +175,7 @@ impl SlowThread {
             taps: Taps::new(parts.workers.custom().clone(), parts.mailbox.bell().clone()),
             batch: Batch::new(parts.memory),
             punts: Vec::new(),
+            reads: Reads::default(),
             reloading: Vec::new(),
             answers: Vec::new(),
             buffer: vec![0; usize::from(u16::MAX)],
@@ -218,6 +221,7 @@ impl SlowThread {
             busy = true;
             self.answer(request);
         }
+        busy |= self.take_reads();
         let now = self.now();
         if self.linux.follower.next_timeout() <= now {
             self.look_after_linux(now);

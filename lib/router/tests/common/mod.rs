@@ -333,7 +333,12 @@ impl Bed {
         };
         let parts = SlowParts {
             ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, below),
-            settings: Settings { config, path: path.to_owned(), machine, read: Arc::new(|path, _| std::fs::read(path)) },
+            settings: Settings {
+                config,
+                path: path.to_owned(),
+                machine,
+                read: Arc::new(|path, _| std::fs::read(path)),
+            },
             workers: Workers::new(ends, custom),
             assistants,
             forwarding,
@@ -492,7 +497,9 @@ impl OnDisk {
 pub fn ask<Q: Query>(bed: &mut Bed, query: Q) -> Result<Q::Answer, String> {
     let (reply, answer) = Reply::pair();
     bed.mailbox.handle(query.request(reply));
-    for _ in 0..100_000 {
+    // A reload's files are read by another thread.
+    let start = std::time::Instant::now();
+    while start.elapsed() < std::time::Duration::from_secs(120) {
         bed.slow.round();
         for assistant in &mut bed.assistants {
             assistant.round();
