@@ -9,6 +9,9 @@ use perigee_chart::{Place, draw};
 use perigee_rig::Vantage;
 use std::path::Path;
 
+/// Lines of a picture: names and points.
+type Lines = Vec<(String, Vec<(f64, f64)>)>;
+
 /// Rows of a figure's `data.csv`.
 struct Data {
     columns: Vec<String>,
@@ -37,8 +40,8 @@ impl Data {
     }
 
     /// Lines by a column's names, in the order of the rows.
-    fn lines(&self, of: impl Fn(&[String]) -> Result<(String, (f64, f64))>) -> Result<Vec<(String, Vec<(f64, f64)>)>> {
-        let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    fn lines(&self, of: impl Fn(&[String]) -> Result<(String, (f64, f64))>) -> Result<Lines> {
+        let mut lines: Lines = Vec::new();
         for row in &self.rows {
             let (name, point) = of(row)?;
             match lines.iter_mut().find(|(known, _)| *known == name) {
