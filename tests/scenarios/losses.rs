@@ -296,7 +296,9 @@ fn what_the_queue_of_a_twin_has_no_room_for(world: &World) {
 /// Packets for the router itself, where Linux cannot get them.
 fn what_linux_has_no_twin_or_no_address_for(world: &World) {
     let (wire, _lan) = (world.wire("w-wan"), world.wire("w-lan"));
-    let router = world.router("", &wan("interface = \"w-wan\"\ntwin = false"));
+    // Linux is to get only what a known neighbor has sent.
+    let known = "\n[[neighbor]]\naddress = \"10.0.1.2\"\nmac = \"02:00:00:00:00:99\"\n";
+    let router = world.router("", &format!("{}{known}", wan("interface = \"w-wan\"\ntwin = false")));
     let before = router.dropped("slowpath.no_twin");
     let (mac, n) = (router.mac("wan"), 200);
     (0..n).for_each(|_| wire.send(&frame::udp4(mac, "10.0.1.2", "10.0.1.1", 60)));

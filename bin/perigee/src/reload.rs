@@ -3,12 +3,10 @@
 
 use crate::client::RouterArg;
 use crate::client::connect;
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use perigee_api::client::ApiClient;
 use perigee_api::queries::Reload;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -39,15 +37,6 @@ const LONGEST: u64 = 4 << 20;
 
 fn read(script: &Path) -> Result<String> {
     let name = script.display();
-    let about = || format!("cannot read {name}");
-    // Before it is opened: a FIFO without a writer would keep this waiting.
-    if !std::fs::metadata(script).with_context(about)?.is_file() {
-        bail!("{name} is no regular file, expected a Lua script");
-    }
-    let mut text = Vec::new();
-    File::open(script).with_context(about)?.take(LONGEST + 1).read_to_end(&mut text).with_context(about)?;
-    if text.len() as u64 > LONGEST {
-        bail!("{name} has more than {} MB, expected a Lua script", LONGEST >> 20);
-    }
+    let text = perigee_file::read(script, LONGEST).map_err(|error| anyhow!("cannot read {name}: {error}"))?;
     String::from_utf8(text).map_err(|_| anyhow!("{name} is no text, expected a Lua script"))
 }

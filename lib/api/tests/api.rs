@@ -161,6 +161,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     // A script's text may be longer.
     let script = format!("{{\"script\":\"/x.lua\",\"text\":\"{long}\"}}");
     assert!(raw(&path, &request("POST", "/v1/reload", &script)).0.starts_with("HTTP/1.1 200"));
+    assert_eq!(fake.asked.lock().unwrap().drain(..).count(), 1);
     let (head, _) = raw(&path, "nonsense\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 400"), "{head}");
     assert!(fake.asked.lock().unwrap().is_empty(), "nonsense reached the router");

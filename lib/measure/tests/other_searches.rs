@@ -58,8 +58,10 @@ proptest! {
         let curve = run(loss_rate(), &mut device).0.found();
         prop_assert!(curve.complete);
         for point in &curve.points {
-            assert!(point.load <= tester + 1.0, "{point:?}");
-            assert!((point.loss_ratio - (1.0 - limit / point.load).max(0.0)).abs() < 1e-6, "{point:?}");
+            // A thousandth that is not sent is no shortfall (`Trust::unsent`).
+            assert!(point.load * 0.999 <= tester + 1.0, "{point:?}");
+            let offered = point.load.min(tester);
+            assert!((point.loss_ratio - (1.0 - limit / offered).max(0.0)).abs() < 1e-6, "{point:?}");
         }
     }
 

@@ -170,6 +170,11 @@ impl Surroundings for Bed {
 
 /// A tester whose ways lead through the device, each with a limit of its own.
 fn tester(device: &Device, ways: usize) -> (Bed, Tester) {
+    tester_with_ramp(device, ways, 0.0)
+}
+
+/// The same with a ramp in front of each trial, of so many seconds.
+fn tester_with_ramp(device: &Device, ways: usize, ramp: f64) -> (Bed, Tester) {
     let (clock, pool) = (Clock::default(), HeapPool::leak(200_000));
     let delayed: Vec<Delayed> = (0..2).map(|_| Arc::default()).collect();
     let end = |i: usize| {
@@ -183,7 +188,7 @@ fn tester(device: &Device, ways: usize) -> (Bed, Tester) {
         Way::new(format!("{i} to {}", 1 - i), i, 1 - i, Box::new(traffic), 1)
     };
     let manner = Manner {
-        settle: Settle { learning: 0.01, ramp: 0.0, drain: 0.05, pause: 0.01 },
+        settle: Settle { learning: 0.01, ramp, drain: 0.05, pause: 0.01 },
         allowance: SECOND / 1000,
         room: 1024,
         latency_every: 1,
@@ -200,16 +205,6 @@ fn tester(device: &Device, ways: usize) -> (Bed, Tester) {
         counted: AtomicU64::new(0),
     };
     (bed, tester)
-}
-
-/// The same with a ramp in front of each trial.
-fn tester_with_ramp(device: &Device, ramp: f64) -> (Bed, Tester) {
-    let (bed, plain) = tester(device, 1);
-    let settle = Settle { learning: 0.01, ramp, drain: 0.05, pause: 0.01 };
-    let manner = Manner { settle, allowance: SECOND / 1000, room: 1024, latency_every: 1, floor: None };
-    let traffic = Traffic::new(&Description::default()).unwrap();
-    let way = Way::new("0 to 1".to_owned(), 0, 1, Box::new(traffic), 1);
-    (bed, Tester::new(plain.into_ends(), vec![way], HeapPool::leak(1), manner, 0xfffe))
 }
 
 fn trial(load: f64, duration: f64, shape: Shape) -> Trial {
@@ -261,7 +256,7 @@ fn a_known_delay_is_found_within_a_microsecond() {
 #[test]
 fn a_ramp_before_a_trial_takes_the_loss_of_a_device_that_has_to_warm_up() {
     let warm_up = |ramp: f64| {
-        let (mut bed, mut tester) = tester_with_ramp(&Device::new(1e6, 64.0, 0), ramp);
+        let (mut bed, mut tester) = tester_with_ramp(&Device::new(1e6, 64.0, 0), 1, ramp);
         // Out from before the trial until some frames of it, or of the ramp, have come.
         let now = bed.clock.seen() + 80_000_000;
         bed.device.outage[0].store(now, Ordering::Relaxed);

@@ -7,8 +7,8 @@
 //!   load that was asked for. It counts at the load that was offered: what was forwarded without loss there is a lower bound.
 //! - If nothing was lost, the trial is run again. A tester that sends about as much in every attempt, and as much as it ever did, can
 //!   send no more: that becomes the maximum load. One that sends less stumbles, which changes no bound; after some rounds of
-//!   that ([`IN_A_ROW`]) the search ends, as this machine cannot answer.
-//! - Loss that may be the tester's doing ([`Evidence::doubtful`]) does not count against a load at or below one that passed.
+//!   that (`IN_A_ROW`) the search ends, as this machine cannot answer.
+//! - Loss that may be the tester's doing (`Evidence::doubtful`) does not count against a load at or below one that passed.
 //!
 //! On a busy machine a tester may have doubts in every trial. Then repetitions do not help, and trials are no longer repeated because
 //! of them.

@@ -159,7 +159,9 @@ pub fn super_frames_beyond_the_buffers() {
         assert!(stats.rx_errors == lost * segments && lost <= stats.rx_no_buffer, "{stats:?}");
         drop(held);
         sender.send(&payload(10));
-        assert_eq!(receive(&mut rx, pool, 1, to_us).len(), 1);
+        // On a busy machine segments may still come before it, the last of a super-frame with 300 bytes.
+        let small = |frame: &[u8]| to_us(frame) && frame.len() < 100;
+        assert_eq!(receive(&mut rx, pool, 1, small).len(), 1);
         drop((rx, right));
         assert_eq!((pool.in_use(), few.in_use()), (0, 0), "buffers leaked");
     }

@@ -5,7 +5,7 @@ local m = require "perigee.modules"
 local packet = require "perigee.packet"
 local ffi = require "ffi"
 
-local DONE = m.reason("fuzz", "done", true)
+local DONE, GONE = m.reason("fuzz", "done", true), m.reason("fuzz", "gone")
 -- What `worker:batch()` and its like make lasts as long as the script.
 local MOST_MADE = 400
 
@@ -119,14 +119,14 @@ return function(worker)
   local function clean()
     for i = 1, 4 do
       all:assign(batches[i].live)
-      m.drop(batches[i], all, DONE)
+      m.drop(batches[i], all, GONE)
     end
     -- Their time is up at once, but a burst of them may be too many for one.
     for i = 1, 2 do
       local gathered = gathers[i]:ready()
       if gathered then
         all:assign(gathered.live)
-        m.drop(gathered, all, DONE)
+        m.drop(gathered, all, GONE)
       end
     end
     for i = 1, 4 do masks[i]:zero() end
