@@ -111,7 +111,8 @@ fn a_router_without_helper_forwards_and_says_so_once(world: &World) {
     std::thread::sleep(Duration::from_secs(1));
     let log = router.log();
     assert_eq!(log.matches("standby have died").count(), 1, "{log}");
-    assert!(log.matches("WARN").count() < 5, "{log}");
+    // Each of the twin's two addresses may be missed before the twin is.
+    assert!(log.matches("WARN").count() < 7, "{log}");
     router.stop();
 }
 
