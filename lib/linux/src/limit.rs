@@ -14,6 +14,9 @@
 //!
 //! A dump that refuses nothing inside such a prefix takes the stand-in away, and one that is asked for when there is room again brings the
 //! routes that were refused.
+//!
+//! Missing: a prefix that comes between a refused route and what stands in for it, or a route around it that leads elsewhere later, takes its
+//! packets until the next dump.
 
 use crate::follower::Follower;
 use crate::{FeedId, Table};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Reload of configuration and script: everything changes, or nothing does. A thread reads the files, as a file system or the helper, who opens what the
-//! router may not, can take long to answer.
+//! Reload of configuration and script: everything changes, or nothing does. A thread reads the configuration and its routes, as a file system or
+//! the helper, which opens what the router may not, can take long to answer. The script's loader reads the script, and the slow path waits for it,
+//! ten seconds at most.
 //!
 //! ```text
 //!  file ─► configuration ─► filters ─► tables beside the old ones ─► script loads with them ─► workers see them
