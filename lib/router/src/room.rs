@@ -40,6 +40,9 @@ impl Room {
 
     /// The most routes that may be held for now, where so many are held.
     pub fn most(&mut self, held: usize) -> usize {
+        if held >= self.configured {
+            return self.configured;
+        }
         // A look costs some microseconds, and a peer may send a million routes too many.
         if self.refusals > 0 && self.refusals < IN_VAIN {
             self.refusals += 1;
@@ -216,6 +219,16 @@ mod tests {
         assert!((0..IN_VAIN).any(|_| of_memory.most(520_000) > 520_000));
         assert_eq!(room(Vec::new(), 5).most(3), 5);
         assert_eq!(room(Vec::new(), 5).most(7), 5);
+    }
+
+    /// Each route beyond `max_routes` cost a look at the memory.
+    #[test]
+    fn memory_is_not_looked_at_for_routes_beyond_max_routes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut full = room(vec![group(folder.path(), "10", "20", "")], 5);
+        assert_eq!((full.most(5), full.most(7), full.refusals), (5, 5, 0));
+        // A look finds none left, and counts.
+        assert_eq!((full.most(3), full.refusals), (3, 1));
     }
 
     #[test]
