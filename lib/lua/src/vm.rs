@@ -116,6 +116,8 @@ unsafe impl Send for Vm {}
 
 /// Names in the VM's registry: what is called, and what it threw.
 const START: &CStr = c"perigee.start";
+/// `jit.on`, whatever the script makes of its own.
+const JIT_ON: &CStr = c"perigee.jit_on";
 const BODY: &CStr = c"perigee.body";
 const CHUNK: &CStr = c"perigee.chunk";
 const THROWN: &CStr = c"perigee.thrown";
@@ -330,7 +332,8 @@ fn prepare_all(lua: &Lua, script: &Script, context: &mut Context) -> mlua::Resul
 /// The compiler is off while a script's text runs, as hooks do not fire in compiled code: one that never returns is
 /// stopped, and its line is known.
 fn limit_loading(lua: &Lua, script: &Script) -> mlua::Result<()> {
-    lua.load("jit.off()").exec()?;
+    let on: Function = lua.load("jit.off() return jit.on").eval()?;
+    lua.set_named_registry_value(&JIT_ON.to_string_lossy(), on)?;
     let name = script.name.clone();
     let limit = HookTriggers { every_nth_instruction: Some(LOAD_LIMIT), ..HookTriggers::default() };
     lua.set_hook(limit, move |_: &Lua, debug: &mlua::debug::Debug<'_>| -> mlua::Result<VmState> {
@@ -345,7 +348,8 @@ fn limit_loading(lua: &Lua, script: &Script) -> mlua::Result<()> {
 fn accept(lua: &Lua, script: &Script) -> Result<(), ScriptError> {
     let fail = |error: mlua::Error| ScriptError::Load(message(&error));
     lua.remove_hook();
-    lua.load("jit.on()").exec().map_err(fail)?;
+    let on = lua.named_registry_value::<Function>(&JIT_ON.to_string_lossy());
+    on.and_then(|on| on.call::<()>(())).map_err(fail)?;
     match lua.named_registry_value::<mlua::Value>(&BODY.to_string_lossy()).map_err(fail)? {
         mlua::Value::Function(_) => Ok(()),
         other => Err(ScriptError::NoFunction { name: script.name.clone(), found: lua_type(&other).to_owned() }),

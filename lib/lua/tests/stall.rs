@@ -259,6 +259,26 @@ fn a_script_that_does_not_return_while_it_loads_is_refused() {
     });
 }
 
+/// The program called `jit.on` by the script's own global.
+#[test]
+fn a_script_that_replaces_jit_is_compiled_all_the_same() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    let text = "local status = jit.status
+        jit.on = function() while true do end end
+        jit = nil
+        return function(worker)
+          assert(status(), 'the compiler is off')
+          local burst = worker:batch()
+          while worker:next(burst) do end
+        end";
+    bed.run(&scripts, || {
+        assert_eq!(scripts.replace(script(text)), Ok(2));
+        wait("its rounds", || scripts.late(2).is_empty());
+        assert_eq!(scripts.status().last_error, None);
+    });
+}
+
 /// Whoever asks for a script, the slow path, waited for the loader without limit. What comes too late is not installed.
 #[test]
 fn a_script_that_is_not_found_in_time_is_not_waited_for() {
