@@ -11,7 +11,10 @@
 #include <string.h>
 
 struct lua_State;
+/* Of lua.h. */
+enum { LUA_GCSTOP = 0, LUA_GCRESTART = 1 };
 int lua_pcall(struct lua_State *L, int arguments, int results, int handler);
+int lua_gc(struct lua_State *L, int what, int data);
 void lua_close(struct lua_State *L);
 
 /* The size that exit.rs has room for. */
@@ -43,10 +46,15 @@ int perigee_exit_call(const struct way *way, struct lua_State *L, int arguments,
   atomic_store(way->frame, (uintptr_t)__builtin_frame_address(0));
   atomic_store(way->armed, 1);
   int status = 0;
-  if (close)
+  if (close) {
     lua_close(L);
-  else
+  } else {
+    /* Finalizers are the script's code, too: between two calls, where nothing is watched, the collector stands still. -1: it goes on
+     * when the heap has grown as the script's `setpause` says. Both only set a threshold. */
+    lua_gc(L, LUA_GCRESTART, -1);
     status = lua_pcall(L, arguments, results, 0);
+    lua_gc(L, LUA_GCSTOP, 0);
+  }
   atomic_store(way->armed, 0);
   /* A C module that blocks signals blocks them for itself. */
   pthread_sigmask(SIG_SETMASK, &before, NULL);

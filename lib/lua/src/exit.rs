@@ -149,7 +149,7 @@ impl Exit {
     }
 
     /// Calls the function below its arguments on the stack of `state`, as `lua_pcall` does, and returns its status. To
-    /// be called by this exit's thread.
+    /// be called by this exit's thread. The collector stands still from the end of the call to the next one.
     ///
     /// # Safety
     /// `state` is a VM that nothing else uses meanwhile, with a function and `arguments` values on its stack.
@@ -388,13 +388,29 @@ fn registers(context: &libc::ucontext_t) -> (usize, usize, i64) {
     (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize, context.uc_mcontext.regs[0] as i64)
 }
 
-/// Pushes the value of this name in the registry of a VM.
+/// Pushes the value of this name in the registry of a VM. Raw, as the registry may have a metatable of the script's.
 ///
 /// # Safety
 /// `state` is a VM that nothing else uses meanwhile.
 pub(crate) unsafe fn push_named(state: *mut lua_State, name: &std::ffi::CStr) {
     // SAFETY: the caller's.
-    unsafe { ffi::lua_getfield(state, ffi::LUA_REGISTRYINDEX, name.as_ptr()) };
+    unsafe {
+        ffi::lua_pushstring(state, name.as_ptr());
+        ffi::lua_rawget(state, ffi::LUA_REGISTRYINDEX);
+    }
+}
+
+/// Takes the value on top of the stack into the registry of a VM, as raw.
+///
+/// # Safety
+/// `state` is a VM that nothing else uses meanwhile, with a value on its stack.
+pub(crate) unsafe fn keep_named(state: *mut lua_State, name: &std::ffi::CStr) {
+    // SAFETY: the caller's.
+    unsafe {
+        ffi::lua_pushstring(state, name.as_ptr());
+        ffi::lua_insert(state, -2);
+        ffi::lua_rawset(state, ffi::LUA_REGISTRYINDEX);
+    }
 }
 
 #[cfg(test)]

@@ -104,7 +104,8 @@ impl Script {
 }
 
 /// A VM that is called directly, not through mlua: a call that is left by an [`Exit`] has none of mlua's frames to
-/// skip.
+/// skip. What is done with it between two calls runs nothing of the script's: no finalizer, as the collector stands still,
+/// and no metamethod of the registry.
 struct Vm {
     /// `None` once a call was left: the VM is in an unknown state, and is not even freed.
     lua: Option<Lua>,
@@ -188,7 +189,7 @@ impl Vm {
                 let has_text = unsafe {
                     let has_text = ffi::luaL_getmetafield_(state, -1, c"__tostring".as_ptr()) != 0;
                     ffi::lua_settop(state, if has_text { -2 } else { -1 });
-                    ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, THROWN.as_ptr());
+                    exit::keep_named(state, THROWN);
                     has_text
                 };
                 let (thrown, is_text) = thrown(lua);
@@ -239,7 +240,7 @@ impl Vm {
             Err(Ended::Left) => return Err(ScriptError::Stalled { name: script.name.clone() }),
         }
         // SAFETY: the chunk's only result is on the stack.
-        unsafe { ffi::lua_setfield(self.state, ffi::LUA_REGISTRYINDEX, BODY.as_ptr()) };
+        unsafe { exit::keep_named(self.state, BODY) };
         self.lua.as_ref().map_or(Ok(()), |lua| accept(lua, script))
     }
 }

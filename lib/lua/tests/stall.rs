@@ -259,6 +259,48 @@ fn a_script_that_does_not_return_while_it_loads_is_refused() {
     });
 }
 
+/// What the program did with a VM behind a call allocated, and a step of the collector ran a finalizer that nothing watched.
+#[test]
+fn a_finalizer_never_runs_behind_a_call() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    let of = |end: &str| {
+        format!(
+            "local hangs, body = newproxy(true), function(worker)
+              local burst = worker:batch()
+              while worker:next(burst) do end
+            end
+            getmetatable(hangs).__gc = function() while true do end end
+            hangs = nil
+            collectgarbage('setstepmul', 0)
+            collectgarbage('setpause', 100000)
+            {end}"
+        )
+    };
+    bed.run(&scripts, || {
+        // The next thing that is allocated runs a whole cycle.
+        let thrown = scripts.replace(script(&of("collectgarbage('restart') error(body)"))).expect_err("it throws");
+        assert_eq!(thrown.to_string(), "an error that is no text but a function");
+        assert_eq!(scripts.replace(script(&of("collectgarbage('restart') return body"))), Ok(2));
+    });
+}
+
+/// A script's metatable of the registry was asked by the program, and nothing watched it.
+#[test]
+fn a_metatable_of_the_registry_is_not_asked() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    let text = "local function hangs() while true do end end
+        setmetatable(debug.getregistry(), {__index = hangs, __newindex = hangs})
+        return function(worker) while worker:next(worker:batch()) do end end";
+    bed.run(&scripts, || {
+        let thrown = scripts.replace(script(&text.replace("return", "error('thrown') return"))).expect_err("it throws");
+        assert!(thrown.to_string().ends_with("thrown"), "{thrown}");
+        assert_eq!(scripts.replace(script(text)), Ok(2));
+        wait("its rounds", || scripts.late(2).is_empty());
+    });
+}
+
 /// The program called `jit.on` by the script's own global.
 #[test]
 fn a_script_that_replaces_jit_is_compiled_all_the_same() {
