@@ -232,7 +232,8 @@ impl SlowPath {
                 self.transmit4(turn, received, packet, (next_hop, mac, mtu), route);
             }
             Answer::Wait => {
-                let waiting = Pending::Received { interface: received.interface, frame: received.frame.to_vec() };
+                let (interface, frame) = (received.interface, received.frame.to_vec());
+                let waiting = Pending::Received { interface, frame, for_linux: false };
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
             }
             Answer::Failed => {

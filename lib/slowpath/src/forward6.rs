@@ -199,7 +199,8 @@ impl SlowPath {
                 self.transmit_ip(next_hop.0, mac, &ready);
             }
             Answer::Wait => {
-                let waiting = Pending::Received { interface: received.interface, frame: received.frame.to_vec() };
+                let (interface, frame) = (received.interface, received.frame.to_vec());
+                let waiting = Pending::Received { interface, frame, for_linux: false };
                 self.neighbors.enqueue(next_hop, waiting, &mut self.counters);
             }
             Answer::Failed => {

@@ -323,7 +323,7 @@ impl SlowPath {
     fn release(&mut self, turn: Turn, key: Key, packet: Pending) {
         match packet {
             Pending::Own(packet) => self.send_own(turn.now, key.into(), packet),
-            Pending::Received { interface, frame } => {
+            Pending::Received { interface, frame, .. } => {
                 if let Ok(received) = Received::untagged(interface, frame) {
                     self.receive(turn, &received);
                 }

@@ -73,8 +73,9 @@ impl From<Key> for NextHop {
 /// A packet that waits for its next hop's MAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded from the start when the wait is over.
-    Received { interface: InterfaceId, frame: Vec<u8> },
+    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded from the start when the wait is over. `for_linux`: it
+    /// waits for who sent it, not for whom it goes to.
+    Received { interface: InterfaceId, frame: Vec<u8>, for_linux: bool },
     /// This router's own IP packet, ready to go.
     Own(Vec<u8>),
 }
@@ -84,6 +85,30 @@ impl Pending {
         match self {
             Pending::Received { frame: bytes, .. } | Pending::Own(bytes) => bytes.len(),
         }
+    }
+
+    fn is_for_linux(&self) -> bool {
+        matches!(self, Pending::Received { for_linux: true, .. })
+    }
+}
+
+/// Packets that wait, over all neighbors.
+#[derive(Debug, Default)]
+struct Waiting {
+    packets: usize,
+    /// Their bytes: a reply may have 65,535.
+    bytes: usize,
+}
+
+impl Waiting {
+    fn add(&mut self, packet: &Pending) {
+        self.packets += 1;
+        self.bytes += packet.len();
+    }
+
+    fn remove(&mut self, packet: &Pending) {
+        self.packets -= 1;
+        self.bytes -= packet.len();
     }
 }
 
@@ -232,10 +257,9 @@ pub(crate) struct Neighbors {
     actions: VecDeque<Action>,
     /// Who sent packets for Linux that wait, in the order in which the first of each came; some have answered since.
     strangers: VecDeque<Key>,
-    /// Packets waiting, over all neighbors.
-    queued: usize,
-    /// Their bytes: a reply may have 65,535.
-    queued_bytes: usize,
+    /// All that wait, and those of them that are for Linux.
+    queued: Waiting,
+    for_linux: Waiting,
 }
 
 impl Neighbors {
@@ -258,8 +282,8 @@ impl Neighbors {
             timers: BTreeSet::new(),
             actions: VecDeque::new(),
             strangers: VecDeque::new(),
-            queued: 0,
-            queued_bytes: 0,
+            queued: Waiting::default(),
+            for_linux: Waiting::default(),
         }
     }
 
@@ -295,7 +319,7 @@ impl Neighbors {
     }
 
     pub(crate) fn queued(&self) -> usize {
-        self.queued
+        self.queued.packets
     }
 
     /// The MAC of a next hop, if it is known.
@@ -325,39 +349,71 @@ impl Neighbors {
         let mut own = n.queue.len();
         let config = &self.config;
         let (most, total, bytes) = (config.queue_per_neighbor.max(1), config.queue_total, config.queue_bytes);
-        while own >= most || self.queued >= total || self.queued_bytes + packet.len() > bytes {
+        while own >= most || self.queued.packets >= total || self.queued.bytes + packet.len() > bytes {
             counters.drops.neighbor_queue_full += 1;
             let from = if own > 0 { Some(key) } else { self.most_waited_for() };
             let Some(from) = from.filter(|_| packet.len() <= bytes && total > 0) else { return };
             self.drop_oldest(from);
             own = own.saturating_sub(usize::from(from == key));
         }
-        self.queued += 1;
-        self.queued_bytes += packet.len();
+        self.count(&packet, Waiting::add);
         self.pool(key).queued += 1;
         if let Some(n) = self.table.get_mut(&key) {
             n.queue.push_back(packet);
         }
     }
 
+    /// Counts a packet that begins to wait, or has waited.
+    fn count(&mut self, packet: &Pending, how: impl Fn(&mut Waiting, &Pending)) {
+        how(&mut self.queued, packet);
+        if packet.is_for_linux() {
+            how(&mut self.for_linux, packet);
+        }
+    }
+
     /// Lets a packet for Linux wait for the neighbor that sent it, after [`Self::vouch`] said `Wait`. Such packets have half of the room
-    /// for all; the one that has waited longest makes room, as a host that is there answers within milliseconds.
-    pub(crate) fn enqueue_for_linux(&mut self, key: Key, packet: Pending, counters: &mut Counters) {
+    /// for all, whatever else waits; the one that has waited longest makes room, as a host that is there answers within milliseconds.
+    pub(crate) fn enqueue_for_linux(
+        &mut self,
+        key: Key,
+        (interface, frame): (InterfaceId, Vec<u8>),
+        counters: &mut Counters,
+    ) {
+        let packet = Pending::Received { interface, frame, for_linux: true };
         let (total, bytes) = (self.config.queue_total / 2, self.config.queue_bytes / 2);
-        while self.queued >= total || self.queued_bytes + packet.len() > bytes || self.strangers.len() >= STRANGERS {
+        let is_full = |all: &Self| all.for_linux.packets >= total || all.for_linux.bytes + packet.len() > bytes;
+        while is_full(self) || self.strangers.len() >= STRANGERS {
             let Some(oldest) = self.strangers.pop_front() else {
                 counters.drops.source_limited += 1;
                 return;
             };
-            counters.drops.source_limited += self.take_queue(oldest).len() as u64;
+            counters.drops.source_limited += self.drop_for_linux(oldest);
         }
-        while self.strangers.front().is_some_and(|key| self.table.get(key).is_none_or(|n| n.queue.is_empty())) {
+        while self.strangers.front().is_some_and(|key| !self.has_for_linux(*key)) {
             self.strangers.pop_front();
         }
-        if self.table.get(&key).is_some_and(|n| n.queue.is_empty()) {
+        if !self.has_for_linux(key) {
             self.strangers.push_back(key);
         }
         self.enqueue(key, packet, counters);
+    }
+
+    fn has_for_linux(&self, key: Key) -> bool {
+        self.table.get(&key).is_some_and(|n| n.queue.iter().any(Pending::is_for_linux))
+    }
+
+    /// Drops the packets for Linux that wait for a neighbor; returns how many. What goes to that neighbor waits on.
+    fn drop_for_linux(&mut self, key: Key) -> u64 {
+        let queue = self.take_queue(key);
+        let (gone, stay): (VecDeque<_>, VecDeque<_>) = queue.into_iter().partition(Pending::is_for_linux);
+        stay.iter().for_each(|packet| self.count(packet, Waiting::add));
+        if !stay.is_empty() {
+            self.pool(key).queued += stay.len();
+        }
+        if let Some(n) = self.table.get_mut(&key) {
+            n.queue = stay;
+        }
+        gone.len() as u64
     }
 
     /// The neighbor was used.
@@ -381,11 +437,10 @@ impl Neighbors {
 
     fn take_queue(&mut self, key: Key) -> VecDeque<Pending> {
         let queue = self.table.get_mut(&key).map(|n| std::mem::take(&mut n.queue)).unwrap_or_default();
-        self.queued -= queue.len();
+        queue.iter().for_each(|packet| self.count(packet, Waiting::remove));
         if !queue.is_empty() {
             self.pool(key).queued -= queue.len();
         }
-        self.queued_bytes -= queue.iter().map(Pending::len).sum::<usize>();
         queue
     }
 

@@ -26,7 +26,7 @@ use perigee_packet::wire::{flow, icmp6, protocol};
 use crate::frame::Received;
 use crate::icmp6::plain_icmp;
 use crate::machine::{SlowPath, Turn};
-use crate::neighbor::{Answer, Key, Pending};
+use crate::neighbor::{Answer, Key};
 use crate::{Output, RouteDecision};
 
 impl SlowPath {
@@ -40,7 +40,7 @@ impl SlowPath {
         match self.neighbors.vouch(turn.now, key, asked, &mut self.counters) {
             Answer::Mac(_) | Answer::AskOwner => self.deliver(received),
             Answer::Wait => {
-                let waiting = Pending::Received { interface: received.interface, frame: received.frame.to_vec() };
+                let waiting = (received.interface, received.frame.to_vec());
                 self.neighbors.enqueue_for_linux(key, waiting, &mut self.counters);
             }
             Answer::Failed => self.counters.drops.source_unresolved += 1,

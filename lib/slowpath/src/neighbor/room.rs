@@ -84,8 +84,7 @@ impl Neighbors {
 
     pub(super) fn drop_oldest(&mut self, key: Key) {
         if let Some(packet) = self.table.get_mut(&key).and_then(|n| n.queue.pop_front()) {
-            self.queued -= 1;
-            self.queued_bytes -= packet.len();
+            self.count(&packet, super::Waiting::remove);
             self.pool(key).queued -= 1;
         }
     }

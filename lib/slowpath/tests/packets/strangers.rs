@@ -14,7 +14,11 @@ const OWN6: &str = "2001:db8:1::1";
 
 /// A world whose left link has room for 65,000 hosts.
 fn wide() -> World {
-    let mut w = World::with(Config { secret: 77, ..Config::default() });
+    wide_with(Config::default())
+}
+
+fn wide_with(config: Config) -> World {
+    let mut w = World::with(Config { secret: 77, ..config });
     w.table.0.insert(0, (prefix("10.9.0.0/16"), RouteDecision::Connected(LEFT)));
     let mut interface = interface(LEFT);
     interface.addresses.push(prefix("10.9.0.1/16"));
@@ -228,4 +232,51 @@ fn a_configured_source_need_not_answer() {
     w.input(Input::SetNeighbor { interface: LEFT, address: stranger4(1).into(), mac: station });
     w.punt(LEFT, &ethernet(mac(LEFT), station, &udp4(stranger4(1), v4(OWN4), 8)));
     assert_eq!(heard_by_linux(&w), BTreeSet::from([stranger4(1).into()]));
+}
+
+fn station_mac(n: u32) -> MacAddr {
+    MacAddr([2, 0xdd, 0, 0, 0, n as u8])
+}
+
+/// A packet from a stranger to the router, which waits for it.
+fn for_linux(w: &mut World, n: u32) {
+    w.punt(LEFT, &ethernet(mac(LEFT), station_mac(n), &udp4(stranger4(n), v4(OWN4), 8)));
+}
+
+/// A packet from the right link to a stranger.
+fn transit(w: &mut World, n: u32) {
+    let b = host(RIGHT, 2);
+    w.punt(RIGHT, &ethernet(mac(RIGHT), b.mac, &udp4(b.v4, stranger4(n), 8)));
+}
+
+fn narrow() -> World {
+    wide_with(Config { queue_total: 8, ..Config::default() })
+}
+
+/// What waits for others counted against the half of the room that packets for Linux have: they were dropped with room left.
+#[test]
+fn packets_for_linux_have_half_of_the_room_whatever_else_waits() {
+    let mut w = narrow();
+    (100..104).for_each(|n| transit(&mut w, n));
+    assert_eq!(w.slow.queued(), 4);
+    (1..5).for_each(|n| for_linux(&mut w, n));
+    assert_eq!((w.slow.queued(), w.dropped("source_limited")), (8, 0));
+    // Beyond that, those that have waited longest make room, and nothing else does.
+    for_linux(&mut w, 5);
+    assert_eq!((w.slow.queued(), w.dropped("source_limited"), w.dropped("neighbor_queue_full")), (8, 1, 0));
+}
+
+/// A packet to the neighbor whose packets for Linux made room for others went with them, and was counted as one of these.
+#[test]
+fn a_packet_to_a_stranger_waits_on_when_its_packets_for_linux_make_room() {
+    let mut w = narrow();
+    for_linux(&mut w, 1);
+    transit(&mut w, 1);
+    (2..6).for_each(|n| for_linux(&mut w, n));
+    assert_eq!((w.slow.queued(), w.dropped("source_limited")), (5, 1));
+    w.sent.clear();
+    let asked = arp::Repr::request(mac(LEFT), v4("10.9.0.1"), stranger4(1));
+    w.punt(LEFT, &arp_frame(mac(LEFT), &asked.reply(station_mac(1))));
+    let sent = w.sent.iter().filter(|(port, frame)| *port == LEFT && frame[0..6] == station_mac(1).octets());
+    assert_eq!((sent.count(), w.slow.queued()), (1, 4));
 }
