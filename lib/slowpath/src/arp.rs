@@ -118,7 +118,9 @@ impl SlowPath {
             self.counters.solicitations_without_source += 1;
             return;
         };
-        let arp = Repr::request(own.config.mac, source, target);
+        // By the station's MAC address: the request tells it to whoever hears it.
+        let station = self.interfaces.station_of(source.into(), interface).filter(|_| !own.has(source.into()));
+        let arp = Repr::request(station.unwrap_or(own.config.mac), source, target);
         self.counters.solicitations_sent += 1;
         self.send_arp(interface, mac.unwrap_or(MacAddr::BROADCAST), &arp);
     }

@@ -325,12 +325,29 @@ impl Interfaces {
     }
 
     /// The IPv4 address to speak from out of an interface, as Linux chooses it: the interface's own, one that is on no
-    /// interface, or any other's. The packet is for `near` next, and stays `on_link` or not.
+    /// interface, or any other's. The packet is for `near` next, and stays `on_link` or not. Where a virtual station alone
+    /// has an address in the network of `near`, that one: neighbors need not answer one of another network.
     pub(crate) fn source4(&self, outgoing: InterfaceId, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
         let here = || self.get(outgoing)?.source4(near, on_link);
+        let by_station = || self.stations_source4(outgoing, near?, on_link);
         let on_none = || source::choose4(self.host_addresses.iter().map(|a| (a.address, a.attributes)), None, false);
         let elsewhere = || self.iter().find_map(|(_, own)| own.source4(None, false));
-        here().or_else(on_none).or_else(elsewhere)
+        by_station().or_else(here).or_else(on_none).or_else(elsewhere)
+    }
+
+    /// The address of a virtual station on an interface's link in the network of `near`, where the interface has none.
+    fn stations_source4(&self, outgoing: InterfaceId, near: Ipv4Addr, on_link: bool) -> Option<Ipv4Addr> {
+        let covers = |own: &InterfaceAddress| own.covers(near.into());
+        let stations = self
+            .host_addresses
+            .iter()
+            .filter(|host| host.station.is_some_and(|station| station.interface == outgoing) && covers(&host.address));
+        let mut stations = stations.peekable();
+        stations.peek()?;
+        if self.get(outgoing).is_some_and(|own| own.config.addresses.iter().any(covers)) {
+            return None;
+        }
+        source::choose4(stations.map(|host| (host.address, host.attributes)), Some(near), on_link)
     }
 
     /// The IPv6 address to speak from out of an interface (RFC 6724 4: any address of a router's, but a link-local one

@@ -89,3 +89,32 @@ fn another_masters_announcement_by_the_same_mac_is_no_conflict() {
     assert_eq!(w.count("address_conflicts"), 1);
     assert_eq!(w.neighbor(LEFT, IpAddr::V4(v4("10.0.1.254"))), None);
 }
+
+/// A neighbor in the network that only the virtual station has was asked for from the interface's address in another network, which hosts need
+/// not answer (and Linux does not with `arp_ignore`).
+#[test]
+fn a_neighbor_in_a_virtual_stations_network_is_asked_for_by_that_station() {
+    let mut w = World::new();
+    let addresses = vec![station("100.64.7.1/24", LEFT)];
+    w.table.0.insert(0, (prefix("100.64.7.0/24"), RouteDecision::Connected(LEFT)));
+    w.input(Input::SetHostAddresses { addresses });
+    let asked = |w: &mut World, target: &str| {
+        let b = host(RIGHT, 2);
+        w.sent.clear();
+        w.punt(RIGHT, &ethernet(mac(RIGHT), b.mac, &udp4(b.v4, v4(target), 8)));
+        let requests = w.sent.iter().filter(|(port, _)| *port == LEFT).filter_map(|(_, frame)| arp_of(frame));
+        let sources: Vec<_> = requests.map(|arp| (arp.sender_mac, arp.sender_ip)).collect();
+        sources
+    };
+    assert_eq!(asked(&mut w, "100.64.7.7"), [(VIRTUAL, v4("100.64.7.1"))], "{:?}", w.counters());
+    assert_eq!(asked(&mut w, "10.0.1.77"), [(mac(LEFT), v4("10.0.1.1"))], "the interface's own network");
+    // What is answered is known.
+    let there = MacAddr([2, 0xcc, 0, 0, 0, 7]);
+    w.punt(LEFT, &arp_frame(VIRTUAL, &Repr::request(VIRTUAL, v4("100.64.7.1"), v4("100.64.7.7")).reply(there)));
+    assert_eq!(w.neighbor(LEFT, IpAddr::V4(v4("100.64.7.7"))).map(|neighbor| neighbor.mac), Some(Some(there)));
+    // An address of its own in that network is used.
+    let mut interface = interface(LEFT);
+    interface.addresses.push(prefix("100.64.7.9/24"));
+    w.set(LEFT, interface);
+    assert_eq!(asked(&mut w, "100.64.7.8"), [(mac(LEFT), v4("100.64.7.9"))]);
+}
