@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use perigee_api::RouteChange;
-use perigee_api::queries::{AddRoute, ShowRoutes};
+use perigee_api::queries::{AddRoute, LoadRoutes, ShowRoutes};
 use perigee_net::MacAddr;
 
 /// Port b has two networks, with a known neighbor in each.
@@ -89,5 +89,27 @@ fn operator_routes_survive_a_reload_and_their_neighbors_with_them() {
     let off_link = forwarded(&mut router, "10.0.5.2");
     assert_eq!((forwarded(&mut router, "10.0.2.2"), off_link), (1, 0), "what is off-link is given up");
     assert_eq!((forwarded(&mut router, "10.9.0.1"), forwarded(&mut router, "10.8.0.1")), (1, 0));
+    router.end();
+}
+
+
+/// The routes of a new address took the room of operator routes, which were gone after the reload.
+#[test]
+fn a_reload_at_the_limit_keeps_what_operators_have_added() {
+    let text = TWO_PORTS.replacen("[router]", "[router]\nmax_routes = 1000", 1);
+    let mut router = OnDisk::new(&text, ONE_EACH);
+    let change = |n: usize| RouteChange {
+        via: Some("10.0.2.2".parse().unwrap()),
+        ..RouteChange::of(format!("20.{}.{}.0/24", n >> 8, n & 255).parse().unwrap())
+    };
+    let loaded = ask(&mut router.bed, LoadRoutes { routes: (0..1100).map(change).collect() }).unwrap();
+    assert!(loaded.first_refused.is_some(), "{loaded:?}");
+    let before = prefixes(&mut router, "api");
+    let message = router.reload(&text.replace("\"10.0.2.1/24\"", "\"10.0.2.1/24\", \"10.0.5.1/24\"")).unwrap();
+    assert!(!message.contains("is gone"), "{message}");
+    assert_eq!(prefixes(&mut router, "api"), before);
+    // It is no room for others.
+    let refused = ask(&mut router.bed, LoadRoutes { routes: vec![change(1101)] }).unwrap().first_refused;
+    assert!(refused.is_some_and(|refused| refused.why.contains("max_routes")));
     router.end();
 }

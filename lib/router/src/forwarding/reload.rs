@@ -140,6 +140,7 @@ impl Forwarding {
     /// Operator routes and resolved neighbors, as far as they fit the new interfaces; the sentences say what did not.
     fn carry_over(&self, new: &mut Routing, neighbors: impl Iterator<Item = NeighborInfo>) -> Vec<String> {
         let mut lost = Vec::new();
+        new.keep_room_for(self.routing.operator_routes().count());
         for (prefix, route) in self.routing.operator_routes() {
             let route = self.carried_over(route, new);
             if let Err(why) = route.and_then(|route| Ok(new.add(prefix, route)?)) {
@@ -237,4 +238,34 @@ fn renumbered(route: &Route, new: impl Fn(InterfaceId) -> Option<InterfaceId>) -
         other => other.clone(),
     };
     Some(Route { target, ..route.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::Room;
+    use perigee_fib::FibWriter;
+    use std::sync::Mutex;
+
+    /// Routes that stand in for refused ones are beyond the limit, and a reload was refused for them.
+    #[test]
+    fn a_reload_at_the_limit_takes_what_stands_in_along() {
+        let text = "[router]\ncores = [0]\n[port.a]\ndevice = \"heap0\"\n";
+        let machine = perigee_config::Machine { cores: vec![0], ..Default::default() };
+        let config = Config::parse_on("test.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
+        let reload = |held: usize, stand_ins: usize| {
+            let route = |(n, target): (usize, RouteTarget)| {
+                let prefix: Prefix = format!("20.{}.{}.0/24", n >> 8, n & 255).parse().unwrap();
+                (prefix, Route::new(RouteSource::Linux, target))
+            };
+            let held = std::iter::repeat_n(RouteTarget::Blackhole, held);
+            let all = held.chain(std::iter::repeat_n(RouteTarget::ToLinux(LinuxOnly::Limit), stand_ins));
+            let room = Arc::new(Mutex::new(Room::new(Some(1000))));
+            let fib = FibWriter::new(NEXT_HOPS).unwrap();
+            let routing = Routing::new(fib, &config, Links::default(), all.enumerate().map(route).collect(), room);
+            routing.map(|routing| routing.rib().prefixes()).map_err(|error| error.to_string())
+        };
+        assert_eq!(reload(1000, 5), Ok(1005));
+        assert!(reload(1001, 5).is_err_and(|why| why.contains("1006 routes")));
+    }
 }

@@ -11,8 +11,8 @@ use perigee_config::Config;
 use perigee_fib::{FibError, FibWriter, Interfaces, Leaf, MulticastOrigin, NextHopId, Rib, Via};
 use perigee_modules::exceptions::{self, Exceptions};
 use perigee_net::{
-    HostAddress, Interface, InterfaceId, MacAddr, MulticastRoute, Prefix, Prefix4, Route, RouteKey, RouteSource,
-    RouteTarget, is_link_local,
+    HostAddress, Interface, InterfaceId, LinuxOnly, MacAddr, MulticastRoute, Prefix, Prefix4, Route, RouteKey,
+    RouteSource, RouteTarget, is_link_local,
 };
 use perigee_packet::{Ipv4, Ipv6};
 use perigee_slowpath::{GroupPacket, MulticastDecision, RouteDecision, Routes, Time, Treatment};
@@ -57,6 +57,11 @@ pub(crate) struct Routing {
     refused: u64,
 }
 
+/// Whether a route stands in for others that there is no room for.
+fn stands_in(route: &Route) -> bool {
+    matches!(route.target, RouteTarget::ToLinux(LinuxOnly::Limit) | RouteTarget::Refused(LinuxOnly::Limit))
+}
+
 /// The limit of routes, which a reload's tables have as well.
 pub(crate) type SharedRoom = Arc<Mutex<Room>>;
 
@@ -83,10 +88,12 @@ impl Routing {
         room: SharedRoom,
     ) -> Result<Routing, ForwardingError> {
         let interfaces = Arc::new(Interfaces::new(interfaces)?.with_host_addresses(host_addresses));
+        // Those that stand in for others may be beyond the limit.
+        let stand_ins = others.iter().filter(|(_, route)| stands_in(route)).count();
         let mut routes = own(&interfaces, &BTreeSet::new());
         routes.extend(others);
         routes.extend(config.all_routes().cloned());
-        if !lock(&room).holds(routes.len()) {
+        if !lock(&room).holds(routes.len() - stand_ins) {
             return Err(ForwardingError::NoRoom { routes: routes.len() });
         }
         fib.set_down(down(&interfaces, &no_link)).map_err(ForwardingError::Routes)?;
@@ -142,6 +149,13 @@ impl Routing {
         let changed = self.fib.set_reserved(prefix, route)?;
         self.changed |= changed;
         Ok(changed)
+    }
+
+    /// Lets so many more routes in, which were there before a reload: its own interfaces' routes do not push them out.
+    pub fn keep_room_for(&mut self, routes: usize) {
+        let held = self.fib.routes();
+        let most = lock(&self.room).most(held);
+        self.fib.set_most(most.max(held.saturating_add(routes)));
     }
 
     /// Looks whether there is room for more routes, once what was granted is used up.
