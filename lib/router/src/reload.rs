@@ -34,6 +34,8 @@ const PATIENCE: u64 = 30_000_000_000;
 
 /// What was asked for, and the configuration that was read for it.
 struct Read {
+    /// Reloads are numbered as they are asked for, from 1.
+    number: u64,
     config: Result<Config, config::ConfigError>,
     query: Reload,
     reply: Reply<Outcome>,
@@ -41,6 +43,9 @@ struct Read {
 
 /// Reloads whose files are being read.
 pub(crate) struct Reads {
+    /// The number of the last one that was asked for, and of the last one whose files have been read.
+    asked: u64,
+    taken: u64,
     sender: Sender<Read>,
     done: Receiver<Read>,
 }
@@ -48,7 +53,7 @@ pub(crate) struct Reads {
 impl Default for Reads {
     fn default() -> Reads {
         let (sender, done) = channel();
-        Reads { sender, done }
+        Reads { asked: 0, taken: 0, sender, done }
     }
 }
 
@@ -69,11 +74,13 @@ impl SlowThread {
     pub(crate) fn reload(&mut self, query: Reload, reply: Reply<Outcome>) {
         let Settings { path, machine, read, .. } = &self.parts.settings;
         let (path, machine, read) = (path.clone(), machine.clone(), read.clone());
+        self.reads.asked += 1;
+        let number = self.reads.asked;
         let (sender, bell) = (self.reads.sender.clone(), Arc::clone(self.parts.mailbox.bell()));
         let body = move || {
             let config = Config::load_by(&path, &machine, &*read);
             // The slow path's thread may be gone.
-            let _ = sender.send(Read { config, query, reply });
+            let _ = sender.send(Read { number, config, query, reply });
             bell.ring();
         };
         // Without a thread the reply is dropped, which is an answer.
@@ -85,8 +92,15 @@ impl SlowThread {
     /// Continues the reloads whose files have been read; returns whether there was one.
     pub(crate) fn take_reads(&mut self) -> bool {
         let mut any = false;
-        while let Ok(Read { config, query, reply }) = self.reads.done.try_recv() {
+        while let Ok(Read { number, config, query, reply }) = self.reads.done.try_recv() {
             any = true;
+            // A later one may have read its files sooner: what this one has read is older.
+            if number < self.reads.taken {
+                let why = "nothing was changed, as a later reload has read its files sooner";
+                reply.send(Err(ApiError::conflict(why.to_owned())));
+                continue;
+            }
+            self.reads.taken = number;
             self.reload_to(config, query, reply);
         }
         any

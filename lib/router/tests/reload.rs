@@ -5,8 +5,11 @@ mod common;
 
 use common::*;
 use perigee_api::RouteChange;
-use perigee_api::queries::{AddRoute, LoadRoutes, ShowRoutes};
+use perigee_api::queries::{AddRoute, LoadRoutes, Reload, ShowRoutes};
 use perigee_net::MacAddr;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
 
 /// Port b has two networks, with a known neighbor in each.
 fn two_networks() -> String {
@@ -88,6 +91,41 @@ fn operator_routes_survive_a_reload_and_their_neighbors_with_them() {
     assert_eq!(prefixes(&mut router, "api"), ["10.7.0.0/16", "10.9.0.0/16"]);
     let off_link = forwarded(&mut router, "10.0.5.2");
     assert_eq!((forwarded(&mut router, "10.0.2.2"), off_link), (1, 0), "what is off-link is given up");
+    assert_eq!((forwarded(&mut router, "10.9.0.1"), forwarded(&mut router, "10.8.0.1")), (1, 0));
+    router.end();
+}
+
+const NOTHING: Reload = Reload { script: None, text: None };
+
+/// A file that answers no reader before somebody writes into it.
+fn slow_file(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+/// Waits until a reload reads a slow file, which it does until it has got what is written and this is dropped.
+fn being_read(path: &Path) -> File {
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+
+/// The first of two reloads that read at once had an older file, and won if it took longer.
+#[test]
+fn a_reload_that_a_later_one_overtakes_changes_nothing() {
+    let text = two_networks();
+    let mut router = OnDisk::new(&text, ONE_EACH);
+    let route = |prefix: &str| format!("{text}[[route]]\nprefix = \"{prefix}\"\nvia = \"10.0.2.2\"\n");
+    let path = router.path.clone();
+    std::fs::remove_file(&path).unwrap();
+    slow_file(&path);
+    let answer = begin(&mut router.bed, NOTHING);
+    let mut file = being_read(&path);
+    std::fs::rename(&path, path.with_extension("old")).unwrap();
+    router.reload(&route("10.9.0.0/16")).unwrap();
+    file.write_all(route("10.8.0.0/16").as_bytes()).unwrap();
+    drop(file);
+    let why = wait_for(&mut router.bed, &answer).unwrap_err();
+    assert!(why.contains("a later reload has read its files sooner"), "{why}");
     assert_eq!((forwarded(&mut router, "10.9.0.1"), forwarded(&mut router, "10.8.0.1")), (1, 0));
     router.end();
 }

@@ -5,7 +5,7 @@
 use perigee_api::answers::{ScriptStatus, VersionStatus};
 use perigee_api::client::ApiClient;
 use perigee_api::queries::Reload;
-use perigee_api::{Backend, Query, Reply};
+use perigee_api::{Answer, Backend, Query, Reply};
 use perigee_config::{Action, Config, Filter, FilteredFrom, Machine, Steer, SteerMatch};
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
@@ -19,8 +19,8 @@ use perigee_packet::{
 };
 use perigee_router::{
     AssistantBell, AssistantParts, AssistantThread, Assistants, Below, Fabric, Filters, Forwarding, LinuxFeeds,
-    LinuxParts, Lookups, Mailbox, PortQueues, Ports, Progress, Rebuild, Refusal, Ring, RouterPort, ScriptControl,
-    ScriptSource, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
+    LinuxParts, Lookups, Mailbox, PortQueues, Ports, Progress, Rebuild, Refusal, Ring, RouterPort,
+    ScriptControl, ScriptSource, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
 use std::path::{Path, PathBuf};
@@ -129,7 +129,9 @@ struct NoScripts;
 impl ScriptControl for NoScripts {
     fn replace(&self, script: ScriptSource) -> Result<u64, Refusal> {
         match script {
-            ScriptSource::File(path) if path.ends_with("broken.lua") => Err("broken.lua:1: unexpected symbol".into()),
+            ScriptSource::File(path) if path.ends_with("broken.lua") => {
+                Err("broken.lua:1: unexpected symbol".into())
+            }
             _ => Ok(2),
         }
     }
@@ -450,7 +452,7 @@ impl Bed {
 /// A router, and the file that it is reloaded from.
 pub struct OnDisk {
     pub bed: Bed,
-    path: PathBuf,
+    pub path: PathBuf,
     _folder: tempfile::TempDir,
 }
 
@@ -495,8 +497,20 @@ impl OnDisk {
 
 /// Asks the router directly.
 pub fn ask<Q: Query>(bed: &mut Bed, query: Q) -> Result<Q::Answer, String> {
+    let answer = begin(bed, query);
+    wait_for(bed, &answer)
+}
+
+/// Asks, and does not wait for the answer.
+pub fn begin<Q: Query>(bed: &mut Bed, query: Q) -> Answer<Q::Answer> {
     let (reply, answer) = Reply::pair();
     bed.mailbox.handle(query.request(reply));
+    bed.slow.round();
+    answer
+}
+
+/// Waits for an answer.
+pub fn wait_for<A>(bed: &mut Bed, answer: &Answer<A>) -> Result<A, String> {
     // A reload's files are read by another thread.
     let start = std::time::Instant::now();
     while start.elapsed() < std::time::Duration::from_secs(120) {
