@@ -5,7 +5,7 @@ use perigee_api::answers::ScriptState;
 use perigee_config as config;
 use perigee_helper::Helper;
 use perigee_lua::{Budgets, OverBudget, Script, Scripts};
-use perigee_router::{Progress, ReadFile, Refusal, ScriptControl, ScriptSource, ScriptView};
+use perigee_router::{Progress, ReadFile, ReadScript, Refusal, ScriptControl, ScriptSource, ScriptView};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -45,13 +45,17 @@ pub fn budgets(router: &config::Router) -> Budgets {
 pub struct LuaScripts(pub Scripts, pub ReadFile);
 
 impl ScriptControl for LuaScripts {
-    fn replace(&self, script: ScriptSource) -> Result<u64, Refusal> {
+    fn reader(&self) -> ReadScript {
         let read = self.1.clone();
-        Ok(self.0.replace_by(move || match script {
-            ScriptSource::BuiltIn => Ok(Script::builtin()),
-            ScriptSource::File(path) => Script::read_by(&path, |path, longest| read(path, longest)),
-            ScriptSource::Text(path, text) => Script::read_by(&path, |_, _| Ok(text.into_bytes())),
-        })?)
+        Box::new(move |path| Ok(Script::read_by(path, |path, longest| read(path, longest))?.source))
+    }
+
+    fn replace(&self, script: ScriptSource) -> Result<u64, Refusal> {
+        let script = match script {
+            ScriptSource::BuiltIn => Script::builtin(),
+            ScriptSource::Text(path, text) => Script::read_by(&path, |_, _| Ok(text.into_bytes()))?,
+        };
+        Ok(self.0.replace(script)?)
     }
 
     fn progress(&self, generation: u64) -> Progress {

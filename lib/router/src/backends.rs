@@ -15,34 +15,32 @@ pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 /// Reads a file of the configuration, if need be by way of the helper: the router may be a user who may not.
 pub type ReadFile = Arc<dyn Fn(&Path, u64) -> io::Result<Vec<u8>> + Send + Sync>;
 
-/// Where a script's text comes from.
+/// Reads the text of a script, on a thread that may wait for a file system or the helper.
+pub type ReadScript = Box<dyn FnOnce(&Path) -> Result<String, Refusal> + Send>;
+
+/// A script's text: nothing is read any more to load it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScriptSource {
     /// The program has it.
     BuiltIn,
-    /// A file, which the router reads.
-    File(PathBuf),
-    /// A file that the client has read, and what it found.
+    /// A file, and what the client or the router has found in it.
     Text(PathBuf, String),
 }
 
 impl ScriptSource {
-    /// That of the configuration.
-    pub fn configured(script: Option<&Path>) -> Self {
-        script.map_or(Self::BuiltIn, |path| Self::File(path.to_owned()))
-    }
-
     /// Its path, or "built-in".
     pub fn name(&self) -> String {
         match self {
             Self::BuiltIn => "built-in".to_owned(),
-            Self::File(path) | Self::Text(path, _) => path.display().to_string(),
+            Self::Text(path, _) => path.display().to_string(),
         }
     }
 }
 
 /// The scripts, as the control side sees them.
 pub trait ScriptControl: Send {
+    /// Reads a script that [`Self::replace`] is given then.
+    fn reader(&self) -> ReadScript;
     /// Replaces the script on all workers. Returns its generation.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ mod workers;
 pub use account::Account;
 pub use assign::{PortShare, deal, pollers};
 pub use assistant::{AssistantBell, AssistantParts, AssistantThread, Assistants};
-pub use backends::{Progress, ReadFile, Rebuild, Refusal, ScriptControl, ScriptSource, ScriptView};
+pub use backends::{Progress, ReadFile, ReadScript, Rebuild, Refusal, ScriptControl, ScriptSource, ScriptView};
 pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};
 pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;

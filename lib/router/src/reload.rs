@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Reload of configuration and script: everything changes, or nothing does. A thread reads the configuration and its routes, as a file system or
-//! the helper, which opens what the router may not, can take long to answer. The script's loader reads the script, and the slow path waits for it,
-//! ten seconds at most.
+//! Reload of configuration and script: everything changes, or nothing does. A thread reads the files, also the script, as a file system or the
+//! helper, who opens what the router may not, can take long to answer.
 //!
 //! ```text
-//!  file ─► configuration ─► filters ─► tables beside the old ones ─► script loads with them ─► workers see them
+//!  files ► configuration ─► filters ─► tables beside the old ones ─► script loads with them ─► workers see them
 //!             │ mistakes       │ refused         │ do not fit               │ mistakes        slow path, Linux follow
 //!             └────────────────┴─────────────────┴──────────────────────────┴──► all as it was
 //! ```
 
-use crate::backends::{Progress, ScriptSource};
+use crate::backends::{Progress, ReadScript, Refusal, ScriptSource};
 use crate::forwarding::Filters;
 use crate::linux::ReloadChange;
 use crate::slow::{Settings, SlowThread};
@@ -32,12 +31,11 @@ type Reloaded = (u64, Vec<String>, usize);
 /// machine may be busy.
 const PATIENCE: u64 = 30_000_000_000;
 
-/// What was asked for, and the configuration that was read for it.
+/// What was asked for, and what was read for it.
 struct Read {
     /// Reloads are numbered as they are asked for, from 1.
     number: u64,
-    config: Result<Config, config::ConfigError>,
-    query: Reload,
+    config: Result<(Config, Result<ScriptSource, Refusal>), config::ConfigError>,
     reply: Reply<Outcome>,
 }
 
@@ -77,10 +75,14 @@ impl SlowThread {
         self.reads.asked += 1;
         let number = self.reads.asked;
         let (sender, bell) = (self.reads.sender.clone(), Arc::clone(self.parts.mailbox.bell()));
+        let reader = self.parts.scripts.reader();
         let body = move || {
-            let config = Config::load_by(&path, &machine, &*read);
+            let config = Config::load_by(&path, &machine, &*read).map(|config| {
+                let script = script_of(query, &config, reader);
+                (config, script)
+            });
             // The slow path's thread may be gone.
-            let _ = sender.send(Read { number, config, query, reply });
+            let _ = sender.send(Read { number, config, reply });
             bell.ring();
         };
         // Without a thread the reply is dropped, which is an answer.
@@ -92,7 +94,7 @@ impl SlowThread {
     /// Continues the reloads whose files have been read; returns whether there was one.
     pub(crate) fn take_reads(&mut self) -> bool {
         let mut any = false;
-        while let Ok(Read { number, config, query, reply }) = self.reads.done.try_recv() {
+        while let Ok(Read { number, config, reply }) = self.reads.done.try_recv() {
             any = true;
             // A later one may have read its files sooner: what this one has read is older.
             if number < self.reads.taken {
@@ -101,14 +103,18 @@ impl SlowThread {
                 continue;
             }
             self.reads.taken = number;
-            self.reload_to(config, query, reply);
+            self.reload_to(config, reply);
         }
         any
     }
 
-    fn reload_to(&mut self, config: Result<Config, config::ConfigError>, query: Reload, reply: Reply<Outcome>) {
+    fn reload_to(
+        &mut self,
+        config: Result<(Config, Result<ScriptSource, Refusal>), config::ConfigError>,
+        reply: Reply<Outcome>,
+    ) {
         let config = config.map_err(|error| ApiError::invalid(error.to_string()));
-        match config.and_then(|config| self.reload_all(config, query)) {
+        match config.and_then(|(config, script)| self.reload_all(config, script)) {
             Ok((generation, message, links)) => {
                 let budget = self.parts.settings.config.router.stall_budget.as_nanos() as u64;
                 let deadline = self.now() + budget + PATIENCE;
@@ -158,7 +164,7 @@ impl SlowThread {
     fn reload_all(
         &mut self,
         config: Config,
-        Reload { script, text }: Reload,
+        script: Result<ScriptSource, Refusal>,
     ) -> Result<(u64, String, usize), ApiError> {
         let before = &self.parts.settings.config;
         let changed = before.restart_needed(&config);
@@ -170,11 +176,7 @@ impl SlowThread {
         let filters = filters.map_err(|refusal| ApiError::invalid(refusal.to_string()))?;
         // A changed filter is no reason to rebuild a table with a million routes of Linux.
         let stays = config.router.fib == before.router.fib && config.interfaces == before.interfaces;
-        let script = match (script, text) {
-            (Some(path), Some(text)) => ScriptSource::Text(path, text),
-            (Some(path), None) => ScriptSource::File(path),
-            (None, _) => ScriptSource::configured(config.router.script.as_deref()),
-        };
+        let script = script.map_err(|error| ApiError::invalid(error.to_string()))?;
         let name = script.name();
         let (generation, lost, links) = match stays {
             true => self.reload_in_place(config, filters, script)?,
@@ -350,6 +352,17 @@ impl SlowThread {
                 ..LinkChange::default()
             });
         }
+    }
+}
+
+/// The script of a reload: the client's, or the file that it or the configuration names, or the built-in one.
+fn script_of(query: Reload, config: &Config, read: ReadScript) -> Result<ScriptSource, Refusal> {
+    match query {
+        Reload { script: Some(path), text: Some(text) } => Ok(ScriptSource::Text(path, text)),
+        Reload { script, .. } => match script.or_else(|| config.router.script.clone()) {
+            Some(path) => read(&path).map(|text| ScriptSource::Text(path, text)),
+            None => Ok(ScriptSource::BuiltIn),
+        },
     }
 }
 

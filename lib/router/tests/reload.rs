@@ -108,6 +108,24 @@ fn being_read(path: &Path) -> File {
     OpenOptions::new().write(true).open(path).unwrap()
 }
 
+/// The slow path waited for the loader, and that one for the file system or the helper.
+#[test]
+fn the_slow_path_does_not_wait_for_a_script_that_is_being_read() {
+    let mut router = OnDisk::new(TWO_PORTS, ONE_EACH);
+    let script = router.path.with_file_name("slow.lua");
+    slow_file(&script);
+    let text = TWO_PORTS.replace("[router]", &format!("[router]\nscript = \"{}\"", script.display()));
+    std::fs::write(&router.path, text).unwrap();
+    let answer = begin(&mut router.bed, NOTHING);
+    let mut file = being_read(&script);
+    let list = ask(&mut router.bed, ShowRoutes { within: None, to: None, limit: None }).unwrap();
+    assert!(list.total > 0 && answer.try_take().is_none());
+    file.write_all(b"-- a script").unwrap();
+    drop(file);
+    let message = wait_for(&mut router.bed, &answer).unwrap().message;
+    assert!(message.contains("slow.lua"), "{message}");
+    router.end();
+}
 
 /// The first of two reloads that read at once had an older file, and won if it took longer.
 #[test]
@@ -129,7 +147,6 @@ fn a_reload_that_a_later_one_overtakes_changes_nothing() {
     assert_eq!((forwarded(&mut router, "10.9.0.1"), forwarded(&mut router, "10.8.0.1")), (1, 0));
     router.end();
 }
-
 
 /// The routes of a new address took the room of operator routes, which were gone after the reload.
 #[test]
