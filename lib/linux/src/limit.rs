@@ -52,6 +52,10 @@ impl Follower {
         if is_stand_in(chosen) {
             return self.still_stands_in(around);
         }
+        // Of the routes to one prefix a better one is held: the packets are its.
+        if around == prefix && chosen.key() < key {
+            return;
+        }
         let leaks = matches!(
             chosen.target,
             RouteTarget::Gateway { .. } | RouteTarget::Multipath(_) | RouteTarget::Selective(_)

@@ -127,3 +127,22 @@ fn without_room_for_what_stands_in_all_packets_are_linuxs() {
     assert!(!whole(&world) && world.status().linux_only == 0, "{:?}", world.status());
     assert_eq!(found(&world, "11.7.207.129").map(|(prefix, _)| prefix), Some(prefix("11.7.207.128/25")));
 }
+
+
+fn make_room(world: &mut World, routes: usize) {
+    let held = world.router.fib.routes();
+    world.router.fib.set_most(held + routes);
+}
+
+
+/// Of two routes to one prefix the better one is held: the packets are its.
+#[test]
+fn a_backup_that_is_refused_takes_no_packets_from_the_better_route() {
+    let mut world = full(UnknownRoutes::ToLinux);
+    make_room(&mut world, 1);
+    world.kernel.add(to("10.9.0.0/16"));
+    world.kernel.add(route("10.9.0.0/16", 100, &[via(A, "10.0.1.2")]));
+    world.settle();
+    assert_eq!(world.status().refused, 1);
+    assert_eq!(found(&world, "10.9.0.1"), Some((prefix("10.9.0.0/16"), gateway(1, "10.0.2.2"))));
+}
