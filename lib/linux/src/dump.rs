@@ -67,6 +67,14 @@ impl Seen {
         }
     }
 
+    /// Notes a route that Linux need not have, before the one that was named last: what is named next may have the key of that one.
+    pub fn aside(&mut self, prefix: Prefix, key: RouteKey) {
+        match prefix {
+            Prefix::V4(prefix) => before_last(&mut self.v4, (prefix, key.preference, key.metric)),
+            Prefix::V6(prefix) => before_last(&mut self.v6, (prefix, key.preference, key.metric)),
+        }
+    }
+
     /// The walk through the RIB's routes of this prefix's family.
     pub fn merge(&mut self, prefix: Prefix) -> &mut Merge {
         &mut self.merges[usize::from(matches!(prefix, Prefix::V6(_)))]
@@ -116,6 +124,14 @@ fn push<T: PartialEq>(list: &mut Vec<T>, item: T) -> bool {
     first
 }
 
+/// Adds an item as the last but one, unless it is there or the last one.
+fn before_last<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    let at = list.len().saturating_sub(1);
+    if !list.get(at.saturating_sub(1)..).unwrap_or_default().contains(&item) {
+        list.insert(at, item);
+    }
+}
+
 impl Follower {
     /// A dump has ended: what it did not name is gone, unless it is incomplete.
     pub(crate) fn dump_ends(&mut self, now: u64, id: FeedId, complete: bool, table: &mut dyn Table) {
@@ -140,8 +156,9 @@ impl Follower {
         feed.next_hops.retain(&seen.next_hops);
         feed.named = std::mem::take(&mut seen.named);
         if feed.routes {
-            self.withdraw_unseen(id, &mut seen, first, table);
+            // First: what is withdrawn may be around routes that this dump has refused.
             self.limit_after_dump();
+            self.withdraw_unseen(id, &mut seen, first, table);
         }
         if is_kernel {
             self.named_links.clone_from(&seen.links);

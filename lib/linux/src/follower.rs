@@ -326,7 +326,10 @@ impl Follower {
                 }
                 let is_of_routes = feed.routes;
                 feed.dump = Some(Seen::new(now, audit));
-                self.limit.since_dump &= !is_of_routes;
+                if is_of_routes && !audit {
+                    self.limit.since_dump = false;
+                    self.limit.refused.dump_begins();
+                }
                 if id == FeedId::Kernel && !audit {
                     // The dump names those there are.
                     self.appended.clear();

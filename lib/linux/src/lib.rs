@@ -30,7 +30,7 @@
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
 //! | `merge.rs` | a dump and the RIB side by side, in order |
 //! | `audit.rs` | Linux, RIB and lookup structures compared |
-//! | `limit.rs` | routes that there is no room for |
+//! | `limit.rs`, `refused.rs` | routes that there is no room for, and in which prefixes they may be |
 //! | `links.rs` | links and addresses to interfaces, and the reverse |
 //! | `multicast.rs` | multicast routes |
 //! | `neighbors.rs` | neighbors, both ways |
@@ -54,6 +54,7 @@ mod multicast;
 mod neighbors;
 mod next_hops;
 mod proxies;
+mod refused;
 mod routes;
 mod rules;
 mod settings;

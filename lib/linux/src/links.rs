@@ -294,7 +294,10 @@ impl Follower {
     }
 
     fn change_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>, table: &mut dyn Table) {
+        let addresses = table.interfaces().iter().flat_map(|(_, interface)| &interface.addresses);
+        let before = addresses.map(|address| address.network()).collect();
         table.set_interfaces(list, host_addresses);
+        self.stand_in_behind_networks(before, table);
         self.effect(crate::Effect::InterfacesChanged);
     }
 

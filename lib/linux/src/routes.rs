@@ -233,6 +233,7 @@ impl Follower {
             Ok(()) => {
                 (self.counters.changes, self.version) = (self.counters.changes + 1, self.version + 1);
                 self.note((prefix, key), None);
+                self.stand_in_behind_withdrawal(prefix, key, table);
             }
             Err(error) => self.refused(prefix, &error),
         }
@@ -240,12 +241,13 @@ impl Follower {
 
     /// Adds a route, and counts it; returns whether that changed anything.
     fn insert(&mut self, table: &mut dyn Table, prefix: Prefix, route: Route) -> bool {
-        let noted = route.clone();
+        let (noted, was_open) = (route.clone(), self.is_open(prefix, table));
         match table.insert(prefix, route) {
             Ok(changed) => {
                 self.note((prefix, noted.key()), Some(&noted));
                 self.counters.changes += u64::from(changed);
                 self.version += u64::from(changed);
+                self.stand_in_behind_insert(prefix, was_open, table);
                 changed
             }
             Err(error) => {

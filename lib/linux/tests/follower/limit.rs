@@ -128,16 +128,93 @@ fn without_room_for_what_stands_in_all_packets_are_linuxs() {
     assert_eq!(found(&world, "11.7.207.129").map(|(prefix, _)| prefix), Some(prefix("11.7.207.128/25")));
 }
 
+/// A world with a default route, 10.8.0.0/16, and the refused 10.9.1.0/24, which the default route's stand-in is around; there is room for
+/// one more route.
+fn with_a_refused_one() -> World {
+    let mut world = full(UnknownRoutes::ToLinux);
+    world.kernel.add(to("10.9.1.0/24"));
+    world.settle();
+    assert_eq!(found(&world, "10.9.1.1"), Some((prefix("0.0.0.0/0"), RouteTarget::ToLinux(LinuxOnly::Limit))));
+    make_room(&mut world, 1);
+    world
+}
 
 fn make_room(world: &mut World, routes: usize) {
     let held = world.router.fib.routes();
     world.router.fib.set_most(held + routes);
 }
 
-
-/// Of two routes to one prefix the better one is held: the packets are its.
+/// A prefix between a stand-in and a refused route took the packets of that one.
 #[test]
-fn a_backup_that_is_refused_takes_no_packets_from_the_better_route() {
+fn a_route_between_a_stand_in_and_a_refused_one_does_not_leak() {
+    let mut world = with_a_refused_one();
+    world.kernel.add(route("10.9.0.0/16", 0, &[via(A, "10.0.1.2")]));
+    world.settle();
+    assert_eq!(found(&world, "10.9.1.1"), Some((prefix("10.9.0.0/16"), RouteTarget::ToLinux(LinuxOnly::Limit))));
+    // One that has none inside is in use. The default route's packets are Linux's until a dump has refused nothing that it is around.
+    make_room(&mut world, 1);
+    world.kernel.add(to("10.8.0.0/16"));
+    world.settle();
+    assert_eq!(found(&world, "10.8.0.1"), Some((prefix("10.8.0.0/16"), gateway(1, "10.0.2.2"))));
+    for _ in 0..2 {
+        make_room(&mut world, 0);
+        world.kernel.dump();
+        world.settle();
+        assert_eq!(found(&world, "10.7.0.1"), Some((prefix("0.0.0.0/0"), gateway(0, "10.0.1.2"))));
+        assert_eq!(found(&world, "10.9.1.1"), Some((prefix("10.9.0.0/16"), RouteTarget::ToLinux(LinuxOnly::Limit))));
+    }
+}
+
+/// Nothing stood in for a refused route while the route around it was harmless, and nothing did when that one was no more.
+#[test]
+fn a_harmless_route_around_a_refused_one_that_changes_or_goes_does_not_leak() {
+    for goes in [false, true] {
+        let mut world = full(UnknownRoutes::ToLinux);
+        make_room(&mut world, 1);
+        let blackhole = Route { kind: RouteKind::Blackhole, ..route("10.9.0.0/16", 0, &[]) };
+        world.kernel.add(blackhole.clone());
+        world.kernel.add(to("10.9.1.0/24"));
+        world.settle();
+        assert_eq!(found(&world, "10.9.1.1"), Some((prefix("10.9.0.0/16"), RouteTarget::Blackhole)));
+        let around = match goes {
+            true => {
+                world.kernel.delete(&blackhole);
+                "0.0.0.0/0"
+            }
+            false => {
+                world.kernel.add(Route { replaces: true, ..route("10.9.0.0/16", 0, &[via(A, "10.0.1.2")]) });
+                "10.9.0.0/16"
+            }
+        };
+        world.settle();
+        assert_eq!(found(&world, "10.9.1.1"), Some((prefix(around), RouteTarget::ToLinux(LinuxOnly::Limit))));
+    }
+}
+
+/// A refused route that no route was around had no stand-in, and a default route that came later took its packets.
+#[test]
+fn a_default_route_that_comes_behind_a_refusal_does_not_leak() {
+    let mut world = World::with(Setup { linux: linux(), ..setup() }, &[]);
+    world.kernel.add(route("10.0.2.0/24", 0, &[Hop { link: B, gateway: None, weight: 1 }]));
+    world.settle();
+    make_room(&mut world, 0);
+    for text in ["10.9.1.0/24", "2001:db8:9::/48"] {
+        world.kernel.add(route(text, 0, &[via(B, if text.contains(':') { "2001:db8:2::2" } else { "10.0.2.2" })]));
+    }
+    world.settle();
+    assert_eq!((found(&world, "10.9.1.1"), found(&world, "2001:db8:9::1")), (None, None));
+    make_room(&mut world, 3);
+    world.kernel.add(route("0.0.0.0/0", 0, &[via(A, "10.0.1.2")]));
+    world.kernel.add(route("::/0", 0, &[via(A, "2001:db8:1::2")]));
+    world.settle();
+    for (address, all) in [("10.9.1.1", "0.0.0.0/0"), ("2001:db8:9::1", "::/0")] {
+        assert_eq!(found(&world, address), Some((prefix(all), RouteTarget::ToLinux(LinuxOnly::Limit))));
+    }
+}
+
+/// Of two routes to one prefix the better one is held: the packets are its. When it goes, they are those of the refused one.
+#[test]
+fn a_backup_that_is_refused_takes_no_packets_from_the_better_route_until_that_goes() {
     let mut world = full(UnknownRoutes::ToLinux);
     make_room(&mut world, 1);
     world.kernel.add(to("10.9.0.0/16"));
@@ -145,4 +222,26 @@ fn a_backup_that_is_refused_takes_no_packets_from_the_better_route() {
     world.settle();
     assert_eq!(world.status().refused, 1);
     assert_eq!(found(&world, "10.9.0.1"), Some((prefix("10.9.0.0/16"), gateway(1, "10.0.2.2"))));
+    world.kernel.delete(&to("10.9.0.0/16"));
+    world.settle();
+    assert_eq!(found(&world, "10.9.0.1"), Some((prefix("0.0.0.0/0"), RouteTarget::ToLinux(LinuxOnly::Limit))));
+}
+
+/// A stand-in that is needed no more stayed until there was room for a good part more routes.
+#[test]
+fn a_stand_in_goes_with_a_dump_behind_a_change_though_there_is_no_room() {
+    let mut world = with_a_refused_one();
+    make_room(&mut world, 0);
+    world.pass(LATER);
+    world.settle();
+    let dumps = world.kernel.dumps;
+    world.pass(LATER);
+    assert_eq!(world.kernel.dumps, dumps, "nothing has changed");
+    world.kernel.add(Route { replaces: true, ..route("0.0.0.0/0", 0, &[via(A, "10.0.1.3")]) });
+    world.kernel.delete(&to("10.9.1.0/24"));
+    world.settle();
+    world.pass(LATER);
+    world.settle();
+    assert!(world.kernel.dumps > dumps);
+    assert_eq!(found(&world, "10.7.0.1"), Some((prefix("0.0.0.0/0"), gateway(0, "10.0.1.3"))));
 }
