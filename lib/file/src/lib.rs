@@ -34,8 +34,16 @@ static READERS: AtomicUsize = AtomicUsize::new(0);
 /// # Errors
 /// The system's, or a sentence: it is no regular file, it is longer than that, or it could not be read in time.
 pub fn read(path: &Path, longest: u64) -> Result<Vec<u8>> {
+    read_within(PATIENCE, path, longest)
+}
+
+/// As [`read`], for who can wait no longer than this.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_within(patience: Duration, path: &Path, longest: u64) -> Result<Vec<u8>> {
     let path = path.to_owned();
-    in_time(PATIENCE, move || read_here(&path, longest))
+    in_time(patience, move || read_here(&path, longest))
 }
 
 /// The bytes of a file that somebody else has opened.

@@ -10,9 +10,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// The copies, by path and by the hash of what is in them. They stay open, as their names are their descriptors' numbers.
 static COPIES: Mutex<Option<HashMap<(String, u64), OwnedFd>>> = Mutex::new(None);
+
+/// How long a file is waited for: less than the watchdog lets a script load, which would end the process for a slow file system.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The path to load instead of a library's own.
 ///
@@ -20,7 +24,8 @@ static COPIES: Mutex<Option<HashMap<(String, u64), OwnedFd>>> = Mutex::new(None)
 /// It cannot be read or copied: a sentence.
 pub(crate) fn copy(path: &str) -> Result<String, String> {
     let fail = |error: &dyn std::fmt::Display| format!("{path}: {error}");
-    let contents = perigee_file::read(path.as_ref(), perigee_file::LONGEST).map_err(|error| fail(&error))?;
+    let contents = perigee_file::read_within(PATIENCE, path.as_ref(), perigee_file::LONGEST);
+    let contents = contents.map_err(|error| fail(&error))?;
     let mut hash = DefaultHasher::new();
     contents.hash(&mut hash);
     let key = (path.to_owned(), hash.finish());
