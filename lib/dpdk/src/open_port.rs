@@ -144,6 +144,8 @@ pub(crate) struct OpenPort {
     pub(crate) slow_queue: Option<u16>,
     /// Was it configured with receive interrupts?
     pub(crate) has_interrupts: bool,
+    /// Does it need promiscuous mode for its own frames, as its device keeps another MAC address, or is it configured?
+    pub(crate) promiscuous: bool,
     /// Whoever switches a queue's interrupts.
     pub(crate) interrupts: Mutex<()>,
     pub(crate) sockets: PacketSockets,

@@ -183,8 +183,8 @@ impl Plan {
         }
     }
 
-    /// Sets the MAC address, and promiscuous mode if it is needed.
-    pub(crate) fn addresses(&mut self, config: &PortConfig, port: u16, device: &DeviceInfo) {
+    /// Sets the MAC address, and promiscuous mode if it is needed; returns whether it is.
+    pub(crate) fn addresses(&mut self, config: &PortConfig, port: u16, device: &DeviceInfo) -> bool {
         let mut all = config.promiscuous;
         if let Some(mac) = config.mac.filter(|mac| mac.0 != device.mac) {
             self.info.mac = mac;
@@ -212,6 +212,7 @@ impl Plan {
             }
             ffi::rte_eth_allmulticast_enable(port);
         }
+        all
     }
 
     /// Keeps flows out of the slow path's queue.

@@ -60,7 +60,7 @@ impl DpdkPort {
         }
         // SAFETY: the port exists.
         unsafe { ffi::rte_eth_stats_reset(found.port) };
-        plan.addresses(config, found.port, &device);
+        let promiscuous = plan.addresses(config, found.port, &device);
         plan.spread(found.port, &device);
 
         let flags = |n| (0..n).map(|_| AtomicBool::new(false)).collect();
@@ -74,6 +74,7 @@ impl DpdkPort {
             non_plain: (0..rx_total).map(|_| NonPlain::default()).collect(),
             slow_queue: plan.slow_queue.then_some(plan.rx),
             has_interrupts,
+            promiscuous,
             interrupts: Mutex::default(),
             sockets: PacketSockets::of(&config.device, pairs),
             info: Mutex::new(PortInfo { port: found.port, ..plan.info }),
@@ -211,7 +212,7 @@ impl Port for DpdkPort {
     fn set_promiscuous(&self, on: bool) -> std::result::Result<(), String> {
         let _control = self.0.control();
         // SAFETY: the port exists.
-        match unsafe { promiscuous(self.0.id(), on) } {
+        match unsafe { promiscuous(self.0.id(), on || self.0.promiscuous) } {
             0 => Ok(()),
             error => Err(format!(
                 "port {}: promiscuous mode cannot be switched {}: {}",

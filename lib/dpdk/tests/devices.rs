@@ -22,6 +22,7 @@ fn main() {
         ("long_frames_are_dropped_or_whole", long_frames_are_dropped_or_whole),
         ("ring_loop", ring_loop),
         ("mtu_mac_and_modes", mtu_mac_and_modes),
+        ("a_port_that_needs_promiscuous_mode_keeps_it", a_port_that_needs_promiscuous_mode_keeps_it),
         ("missing_queues_are_told", missing_queues_are_told),
         ("queues_are_taken_once", queues_are_taken_once),
         ("devices_are_opened_once", devices_are_opened_once),
@@ -269,6 +270,27 @@ fn mtu_mac_and_modes(eal: &Eal) {
     assert!(error.contains("needs packet buffers of 9322 bytes"), "{error}");
     port.set_promiscuous(true).unwrap();
     port.set_promiscuous(false).unwrap();
+    assert!(is_promiscuous(&port), "it is configured");
+}
+
+/// A virtual MAC address that was gone took the mode along that the port needs for its own: frames to the router came in no more.
+fn a_port_that_needs_promiscuous_mode_keeps_it(eal: &Eal) {
+    let pool = pool(eal);
+    for (promiscuous, device) in [(true, "net_ring5"), (false, "net_ring6")] {
+        let port = DpdkPort::open(eal, &PortConfig { promiscuous, ..config(device) }, &pool).unwrap();
+        for on in [true, false] {
+            port.set_promiscuous(on).unwrap();
+            assert_eq!(is_promiscuous(&port), on || promiscuous);
+        }
+    }
+}
+
+fn is_promiscuous(port: &DpdkPort) -> bool {
+    unsafe extern "C" {
+        fn rte_eth_promiscuous_get(port: u16) -> std::ffi::c_int;
+    }
+    // SAFETY: the port is open.
+    unsafe { rte_eth_promiscuous_get(port.info().port) == 1 }
 }
 
 fn missing_queues_are_told(eal: &Eal) {

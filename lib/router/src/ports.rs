@@ -121,7 +121,12 @@ impl Ports {
             if wanted != now {
                 port.promiscuous.1 = wanted;
                 if let Err(error) = port.port.set_promiscuous(wanted) {
-                    tracing::warn!("{error}; frames to a virtual MAC address may not come in");
+                    let what = if wanted {
+                        "frames to a virtual MAC address may not come in"
+                    } else {
+                        "it still takes all frames"
+                    };
+                    tracing::warn!("{error}; {what}");
                 }
             }
         }
