@@ -260,20 +260,21 @@ impl Follower {
 
     fn end_audit(&mut self, now: u64, table: &dyn Audited) {
         let Some(Audit { repair, asked, began, mut report, .. }) = self.audit.take() else { return };
-        self.audit_addresses(asked, &mut report, table.interfaces());
+        let addresses = self.audit_addresses(asked, &mut report, table.interfaces());
         report.rules.clone_from(&self.meaning.said);
         report.duration = now.saturating_sub(began);
         report.rib_routes = RouteSource::ALL.into_iter().map(|source| table.rib().count(source)).sum();
         self.counters.audit_differences += report.total;
         if report.total > 0 {
-            let what = if repair { "and repairs what it can" } else { "`perigee audit --repair` repairs them" };
-            tracing::warn!("the audit has found {} differences, {what}", report.total);
+            let left = if asked { 0 } else { addresses };
+            tracing::warn!("the audit has found {} differences, {}", report.total, follows(repair, report.total, left));
         }
         self.effect(Effect::AuditEnded(Some(report)));
     }
 
-    /// Compares the configuration's addresses with those in Linux, and puts them back if that was asked for.
-    fn audit_addresses(&mut self, repair: bool, report: &mut AuditReport, interfaces: &Interfaces) {
+    /// Compares the configuration's addresses with those in Linux, and puts them back if that was asked for. Returns how many Linux lacks.
+    fn audit_addresses(&mut self, repair: bool, report: &mut AuditReport, interfaces: &Interfaces) -> u64 {
+        let mut lacks = 0;
         for (link, id, missing) in self.missing_addresses() {
             let dev = name_of(interfaces, id);
             for address in &missing {
@@ -281,12 +282,14 @@ impl Follower {
                 let (linux, rib) = (Some("no such address".to_owned()), Some("configured".to_owned()));
                 report.add(Difference { prefix: None, kind, metric: None, linux, rib, lookup: None });
             }
+            lacks += missing.len() as u64;
             if repair && self.setup.helper {
                 report.repaired += missing.len() as u64;
                 let change = LinkChange { add: missing, ..self.change_of(link) };
                 self.ask_helper(HelperRequest::Link(change));
             }
         }
+        lacks
     }
 
     /// Ends an audit that waits for Linux, which is not followed any more.
@@ -295,6 +298,19 @@ impl Follower {
             self.audit = None;
             self.effect(Effect::AuditEnded(None));
         }
+    }
+}
+
+/// What an audit does with the differences that it has found. `left`: addresses that somebody has removed, which are put back only when
+/// somebody asks for it.
+fn follows(repair: bool, total: u64, left: u64) -> &'static str {
+    match repair {
+        false => "`perigee audit --repair` repairs them",
+        true if left == 0 => "and repairs what it can",
+        true if left < total => {
+            "and repairs what it can; `perigee audit --repair` also puts addresses back that somebody has removed"
+        }
+        true => "all of them addresses that somebody has removed; `perigee audit --repair` puts them back",
     }
 }
 
@@ -425,5 +441,19 @@ fn describe_target(interfaces: &Interfaces, route: &Route) -> String {
         RouteTarget::Selective(selector) => format!("{selector}"),
         RouteTarget::ToLinux(why) => format!("to Linux ({})", why.name()),
         RouteTarget::Refused(why) => format!("refused ({})", why.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An audit by the configuration puts no address back, and said that it repairs what it can.
+    #[test]
+    fn an_audit_that_repairs_nothing_does_not_say_that_it_does() {
+        assert!(!follows(true, 2, 2).contains("repairs what it can"));
+        assert!(follows(true, 3, 2).contains("repairs what it can; `perigee audit --repair` also"));
+        assert_eq!(follows(true, 3, 0), "and repairs what it can");
+        assert_eq!(follows(false, 3, 3), "`perigee audit --repair` repairs them");
     }
 }
