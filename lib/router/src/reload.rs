@@ -336,7 +336,8 @@ impl SlowThread {
         }
     }
 
-    /// Deletes Linux's interfaces of VLANs that the configuration names no more; those that somebody else has made stay.
+    /// Deletes Linux's interfaces of VLANs that the configuration names no more, whoever has made them; those of another name are
+    /// somebody else's, and stay.
     fn delete_old_vlans(&mut self, before: &Config) {
         let now = &self.parts.settings.config;
         let stays = |old: &config::Interface| now.interfaces.iter().any(|i| (i.port, i.vlan) == (old.port, old.vlan));
