@@ -20,6 +20,7 @@
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
 //! | `privileges.rs` | how the router and its threads give up their capabilities and their user |
+//! | `socket_file.rs` | the file of a unix socket that the router listens at: [`SocketFile`] |
 //! | `terminal.rs` | how the router gives up terminals |
 //! | `confine.rs` | what threads may still open and call |
 //! | `neighbors.rs` | Linux's neighbors, and VLANs on twins |
@@ -38,6 +39,7 @@ mod neighbors;
 pub mod privileges;
 mod reach;
 mod server;
+mod socket_file;
 mod sockets;
 mod state;
 pub mod terminal;
@@ -50,4 +52,5 @@ pub use files::Named;
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
 pub use reach::Reach;
 pub use server::serve_stdin;
+pub use socket_file::{NoSocket, SocketFile};
 pub use sockets::{NetlinkSockets, open_diagnosis, open_links, open_monitor, open_plain};

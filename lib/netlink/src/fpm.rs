@@ -11,7 +11,7 @@
 mod door;
 mod peer;
 
-pub use door::{Door, Guests, SocketFile};
+pub use door::{Door, Guests};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -349,7 +349,7 @@ mod tests {
             }
             assert!(Door::unix(&path, None, guests(own)).is_err(), "another router listens there");
             drop((fpm, file));
-            assert!(!path.exists());
+            assert!(!path.exists(), "the file is removed with what `Door::unix` returns");
         }
     }
 

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use perigee_config as config;
 use perigee_config::{Config, FpmAddress, FpmGuest};
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, SocketWanted, TwinStatus, TwinWanted, open_links, open_plain, privileges};
+use perigee_helper::{Helper, SocketFile, SocketWanted, TwinStatus, TwinWanted, open_links, open_plain, privileges};
 use perigee_net::{InterfaceAddress, MacAddr};
-use perigee_netlink::fpm::{self, Door, Guests, SocketFile};
+use perigee_netlink::fpm::{self, Door, Guests};
 use perigee_netlink::{KernelStatistics, Scope, follow};
 use perigee_router::{Below, LinuxFeeds, Mailbox};
 

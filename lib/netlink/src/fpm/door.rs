@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! Where zebra connects to, and who else may: whoever does decides where packets go.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use perigee_helper::{NoSocket, SocketFile};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, fchmod};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with, sockopt,
-};
+use rustix::net::{SocketFlags, accept_with, sockopt};
 
 use super::peer;
 
@@ -24,6 +19,8 @@ const IDLE: Duration = Duration::from_secs(15);
 /// this often, until it has not answered [`TRIES`] times.
 const INTERVAL: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 64;
 /// Connections that are looked at before zebra's is read again.
 const MOST_AT_ONCE: usize = 16;
 /// What is refused is said this often at most.
@@ -91,29 +88,22 @@ impl Door {
         })
     }
 
-    /// By a unix socket, which its user alone can connect to, and members of `group`, if there is one.
+    /// By a unix socket, which its user alone can connect to, and members of `group`, if there is one. Its file is the caller's, as the
+    /// door's thread may remove nothing.
     ///
     /// # Errors
     /// There is a file, or another router listens there; or the system refuses it.
     pub fn unix(path: &Path, group: Option<u32>, guests: Guests) -> io::Result<(Door, SocketFile)> {
-        make_way(path)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        // Linux gives the new file the mode of the socket, so there is no moment with another one.
-        fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
-        bind(&listener, &SocketAddrUnix::new(path)?)?;
-        let file = SocketFile(path.to_owned());
+        let (listener, file) = SocketFile::listen(path, group, BACKLOG).map_err(|error| match error {
+            NoSocket::System(error) => error,
+            other => io::Error::other(other),
+        })?;
         let door = Door {
             socket: Socket::Unix { listener, path: path.to_owned() },
             guests,
             strangers: Refused::default(),
             seconds: Refused::default(),
         };
-        if let Some(group) = group {
-            chown(path, None, Some(group))?;
-            fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-        }
-        listen(door.fd(), 64)?;
         Ok((door, file))
     }
 
@@ -185,25 +175,6 @@ impl Door {
     }
 }
 
-/// The file of a unix socket, which is removed with it, if this process may. Not with the door, whose thread may remove
-/// nothing.
-#[derive(Debug)]
-pub struct SocketFile(PathBuf);
-
-impl SocketFile {
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // the helper does it, where only root can
-    }
-}
-
 /// Whether the other end has hung up, with what it sent before still to be read or not.
 pub(super) fn is_over(stream: impl AsFd) -> bool {
     let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
@@ -219,19 +190,4 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, INTERVAL)?;
     sockopt::set_tcp_keepcnt(stream, TRIES)?;
     Ok(())
-}
-
-/// Removes the socket of a router that was killed; refuses to remove anything else.
-fn make_way(path: &Path) -> io::Result<()> {
-    let there = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        there => there?,
-    };
-    if !there.file_type().is_socket() {
-        return Err(io::Error::other("there is a file that is no socket; choose another path"));
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
-        _ => Err(io::Error::other("somebody listens there already; choose another path")),
-    }
 }
