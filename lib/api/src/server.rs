@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: MIT
 //! The socket and the thread behind it.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, fchmod, flock};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::sync::watch;
 
 use crate::{Backend, doors, endpoints};
-use perigee_helper::{confine, privileges};
+use perigee_helper::{NoSocket, SocketFile, confine, privileges};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// How long pending requests may still take once the router stops.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// How often, and at which intervals, the lock of the socket's folder is tried for: others have it for less than a millisecond.
-const LOCK_TRIES: u32 = 100;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why the API could not start: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +30,7 @@ pub struct StartError(String);
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
-    /// The socket's device and inode, so that only the socket that was made is removed at the end.
-    identity: (u64, u64),
+    file: Option<SocketFile>,
     metrics: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -65,14 +57,10 @@ impl Server {
         metrics: Option<SocketAddr>,
         backend: Arc<dyn Backend>,
     ) -> Result<Self, StartError> {
-        let listener = listen_privately(path)?;
-        if let Some(group) = group {
-            give_to(group, path)?;
-        }
-        let identity = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino())).map_err(|e| refused(path, &e))?;
+        let (listener, file) = listen_privately(path, group)?;
         let (stop, stopped) = watch::channel(false);
         // From here on, dropping the server removes the socket.
-        let mut server = Self { path: path.to_owned(), identity, metrics: None, stop, thread: None };
+        let mut server = Self { path: path.to_owned(), file: Some(file), metrics: None, stop, thread: None };
         let network = metrics.map(listen_to_network).transpose()?;
         server.metrics = network.as_ref().and_then(|listener| listener.local_addr().ok());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -106,10 +94,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // Removed first, so that nobody finds a server that is about to end.
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
-        if ours && let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!("cannot remove {}: {error}", self.path.display());
-        }
+        drop(self.file.take());
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic there was printed there
@@ -136,90 +121,54 @@ async fn serve(
     Ok(())
 }
 
-/// A listening socket at `path` that others can never connect to, not even for a moment.
-fn listen_privately(path: &Path) -> Result<UnixListener, StartError> {
+/// A listening socket at `path` that others can never connect to, not even for a moment, except members of `group`.
+fn listen_privately(path: &Path, group: Option<&str>) -> Result<(UnixListener, SocketFile), StartError> {
+    let group = group.map(number_of).transpose()?;
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| StartError(format!("cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR to a folder of yours", folder.display())))?;
+        make_folder(folder, group.is_some())?;
     }
-    let _lock = lock_folder(path);
-    make_way(path)?;
-    let bound = || -> io::Result<UnixListener> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        // Linux gives the new file the mode of the socket, so there is no moment with another one.
-        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-        bind(&socket, &SocketAddrUnix::new(path)?)?;
-        listen(&socket, BACKLOG)?;
-        Ok(socket.into())
-    };
-    bound().map_err(|error| refused(path, &error))
+    let shown = path.display();
+    let listening = SocketFile::listen(path, group, BACKLOG).map_err(|error| match error {
+        NoSocket::OtherFile => {
+            StartError(format!("{shown} is there already and is no socket; choose another `socket` in [router]"))
+        }
+        NoSocket::InUse => StartError(format!(
+            "a running router uses {shown} already; stop it, or give this one another `name` or `socket` in [router]"
+        )),
+        NoSocket::Group(..) => StartError(format!("{shown}: {error}; only root, or a member of it, can do that")),
+        NoSocket::System(error) => refused(path, &error),
+    })?;
+    Ok((listening.0.into(), listening.1))
 }
 
-/// Keeps other routers from making way in this folder until the socket listens: of two that start at once, the second one would take
-/// the first one's new socket for that of a killed router. A folder that cannot be locked has one user.
-fn lock_folder(path: &Path) -> Option<File> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = File::open(folder).ok()?;
-    // In a folder like /tmp, others may have locked it for long.
-    for _ in 0..LOCK_TRIES {
-        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Some(folder),
-            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
-            Err(_) => return None,
-        }
-    }
-    tracing::debug!("somebody keeps the folder of {} locked", path.display());
-    None
-}
-
-/// Lets a group's members use the socket.
-fn give_to(group: &str, path: &Path) -> Result<(), StartError> {
-    let unknown =
-        || StartError(format!("there is no group {group}; expected one that `getent group` knows in `socket_group`"));
-    let id = match group.parse() {
-        Ok(id) => id,
-        Err(_) => privileges::group(group).ok_or_else(unknown)?,
-    };
-    let given = || -> io::Result<()> {
-        std::os::unix::fs::chown(path, None, Some(id))?;
-        fs::set_permissions(path, Permissions::from_mode(0o660))?;
-        // Names of sockets are no secret.
-        match path.parent().filter(|folder| folder.file_name().is_some_and(|name| name == "perigee")) {
-            Some(folder) => fs::set_permissions(folder, Permissions::from_mode(0o755)),
-            None => Ok(()),
-        }
-    };
-    given().map_err(|error| {
-        StartError(format!(
-            "{} cannot be given to the group {group}: {error}; only root, or a member of it, can do that",
-            path.display()
-        ))
+/// The number of a group that the configuration names, or gives by its number.
+fn number_of(group: &str) -> Result<u32, StartError> {
+    let known = group.parse().ok().or_else(|| privileges::group(group));
+    known.ok_or_else(|| {
+        StartError(format!("there is no group {group}; expected one that `getent group` knows in `socket_group`"))
     })
 }
 
-/// Removes the socket of a router that was killed; refuses to remove that of a running one, or anything else.
-fn make_way(path: &Path) -> Result<(), StartError> {
-    let shown = path.display();
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(refused(path, &error)),
-        Ok(meta) if !meta.file_type().is_socket() => {
-            return Err(StartError(format!(
-                "{shown} is there already and is no socket; choose another `socket` in [router]"
-            )));
-        }
-        Ok(_) => {}
+/// Makes the folder of the socket, if there is none. Members of a group have to enter it: names of sockets are no secret. A folder that
+/// somebody else has made stays as it is.
+fn make_folder(folder: &Path, for_a_group: bool) -> Result<(), StartError> {
+    let fail = |error: io::Error| {
+        StartError(format!(
+            "cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR to a folder of yours",
+            folder.display()
+        ))
+    };
+    let is_new = !folder.exists();
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
+    if for_a_group && is_new {
+        fs::set_permissions(folder, Permissions::from_mode(0o755)).map_err(fail)?;
+    } else if for_a_group && fs::metadata(folder).is_ok_and(|folder| folder.mode() & 0o011 == 0) {
+        tracing::warn!(
+            "{} can be entered by its user alone, so the members of `socket_group` cannot use the API; `chmod a+x` it",
+            folder.display()
+        );
     }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(StartError(format!(
-            "a running router uses {shown} already; stop it, or give this one another `name` or `socket` in [router]"
-        ))),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|error| refused(path, &error))
-        }
-        Err(error) => Err(refused(path, &error)),
-    }
+    Ok(())
 }
 
 fn listen_to_network(address: SocketAddr) -> Result<TcpListener, StartError> {

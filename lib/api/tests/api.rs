@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -218,6 +218,34 @@ fn the_socket_and_its_folder_are_the_users_own() {
     let (_server, _) = start(&path);
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+}
+
+/// The bound socket stayed where there was no such group, and the next start took it for that of a killed router.
+#[test]
+fn a_group_that_is_unknown_leaves_no_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("perigee.sock");
+    let start = |group| Server::start_for(Some(group), &path, None, Arc::new(Fake::default()));
+    let error = start("no-such-group").unwrap_err().to_string();
+    assert!(error.contains("there is no group no-such-group"), "{error}");
+    assert!(!path.exists());
+}
+
+/// A folder that an operator had made for himself could be entered by all, as it was named like the router's.
+#[test]
+fn a_group_enters_the_folder_that_the_start_has_made_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = fs::metadata(folder.path()).unwrap().gid().to_string();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for (made_before, expected) in [(false, 0o755), (true, 0o700)] {
+        let home = folder.path().join(expected.to_string()).join("perigee");
+        if made_before {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&home).unwrap();
+        }
+        let path = home.join("perigee.sock");
+        let _server = Server::start_for(Some(&own), &path, None, Arc::new(Fake::default())).unwrap();
+        assert_eq!((mode(&home), mode(&path)), (expected, 0o660));
+    }
 }
 
 #[test]

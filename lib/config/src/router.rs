@@ -71,7 +71,7 @@ section! {
         socket: PathBuf, checked_path("the path of a unix socket, at most 107 bytes", context.folder, socket_path),
             default default_socket(&name) => "`perigee/NAME.sock` in `$XDG_RUNTIME_DIR` or `/run`", restart;
         /// A group whose members may use the API as well, with all that it can change: its name or number. Its socket belongs to the group
-        /// then, and its folder may be entered by all.
+        /// then. A folder that the start makes for it may be entered by all; one that is there stays as it is.
         socket_group: Option<String>, optional(text("a group's name or number", user_name)),
             default None => "none: only the user who started the router, and root", restart;
         /// The address on which metrics are served to the network as well.
