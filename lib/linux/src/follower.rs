@@ -359,6 +359,7 @@ impl Follower {
         if dumped && id == FeedId::Kernel && matches!(message, Message::Route(_)) {
             self.rules_seen();
         }
+        self.limit.dumped = dumped;
         let Some(feed) = self.feed(id) else { return };
         match message {
             // The difference is only noted.

@@ -49,6 +49,8 @@ pub(crate) struct Limit {
     pub whole: [bool; 2],
     /// Where refused routes may be.
     pub refused: Refused,
+    /// Whether the route that is being looked at is named by a dump.
+    pub dumped: bool,
     next_try: u64,
     /// The follower's version, and the routes of all sources, when a dump was asked for last.
     asked_at: (u64, usize),
@@ -102,9 +104,11 @@ impl Follower {
         chosen.is_some_and(|(_, route)| leads_elsewhere(route))
     }
 
-    /// A prefix has got a route. `was_open`: [`Self::is_open`] before.
+    /// A prefix has got a route, and a better one to it may be refused. `was_open`: [`Self::is_open`] before.
     pub(crate) fn stand_in_behind_insert(&mut self, prefix: Prefix, was_open: bool, table: &mut dyn Table) {
-        if self.limit.short && !was_open && self.limit.refused.may_be_inside(prefix) {
+        let refused = &self.limit.refused;
+        let may_be = || refused.may_be_inside(prefix) || refused.may_be_at(prefix, self.limit.dumped);
+        if self.limit.short && !was_open && may_be() {
             self.stand_in_around(prefix, table);
         }
     }
@@ -113,7 +117,7 @@ impl Follower {
     /// nothing that it is around.
     pub(crate) fn stand_in_behind_withdrawal(&mut self, prefix: Prefix, key: RouteKey, table: &mut dyn Table) {
         let refused = &self.limit.refused;
-        if self.limit.short && key != KEY && (refused.may_be_inside(prefix) || refused.may_be_at(prefix)) {
+        if self.limit.short && key != KEY && (refused.may_be_inside(prefix) || refused.may_be_at(prefix, false)) {
             self.stand_in_around(prefix, table);
         }
     }

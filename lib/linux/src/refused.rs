@@ -52,9 +52,9 @@ impl Refused {
         self.has(&self.since_last, prefix, false)
     }
 
-    /// Whether a route to this prefix may be refused.
-    pub fn may_be_at(&self, prefix: Prefix) -> bool {
-        self.has(&self.since_last, prefix, true)
+    /// Whether a route to this prefix may be refused. `named`: the dump under way, which names better routes first, is at that prefix.
+    pub fn may_be_at(&self, prefix: Prefix, named: bool) -> bool {
+        self.has(if named { &self.since_this } else { &self.since_last }, prefix, true)
     }
 
     /// Whether the dump under way may have named one of these.
@@ -95,7 +95,7 @@ mod tests {
         let around = ["0.0.0.0/0", "10.9.0.0/16", "::/0", "2001:db8::/32"];
         assert!(around.iter().all(|text| refused.may_be_inside(prefix(text))));
         let itself = ["10.9.1.0/24", "2001:db8:9::/48"];
-        assert!(itself.iter().all(|text| refused.may_be_at(prefix(text))));
+        assert!(itself.iter().all(|text| refused.may_be_at(prefix(text), false)));
         // That two prefixes share a bit is rare; that all of these do is impossible in practice.
         let outside = ["10.9.1.0/24", "10.9.1.0/25", "10.8.0.0/16", "2001:db8:9::/49", "2001:db9::/32"];
         assert!(!outside.iter().all(|text| refused.may_be_inside(prefix(text))));

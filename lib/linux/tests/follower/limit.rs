@@ -5,7 +5,10 @@ use crate::world::*;
 use perigee_config::{Linux, UnknownRoutes};
 use perigee_linux::Setup;
 use perigee_net::{ExceptionCause, LinuxOnly, Prefix, RouteTarget};
-use perigee_netlink::message::{Hop, Route, RouteKind};
+use perigee_netlink::message::{Hop, Hops, Route, RouteKind};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
 
 /// A minute, in ns, and some ticks.
 const LATER: u64 = 61_000_000_000;
@@ -244,4 +247,58 @@ fn a_stand_in_goes_with_a_dump_behind_a_change_though_there_is_no_room() {
     world.settle();
     assert!(world.kernel.dumps > dumps);
     assert_eq!(found(&world, "10.7.0.1"), Some((prefix("0.0.0.0/0"), gateway(0, "10.0.1.3"))));
+}
+
+/// Routes within one another come, change and go in any order, with and without room: after each change no packet goes where a route
+/// of Linux does not send it.
+#[test]
+fn whatever_changes_at_the_limit_no_packet_goes_elsewhere_than_linux_sends_it() {
+    let prefixes =
+        ["0.0.0.0/0", "10.8.0.0/13", "10.9.0.0/16", "10.9.1.0/24", "10.9.1.128/25", "10.9.2.0/24", "10.10.0.0/16"];
+    let addresses = ["10.9.1.129", "10.9.1.1", "10.9.2.1", "10.9.3.1", "10.10.0.1", "10.8.0.1", "20.0.0.1"];
+    let mut refused = 0;
+    for seed in 0..100 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut world = full(*[UnknownRoutes::ToLinux, UnknownRoutes::Unreachable].choose(&mut rng).unwrap());
+        for step in 0..40 {
+            let (text, metric) = (*prefixes.choose(&mut rng).unwrap(), [0, 0, 100][rng.random_range(0..3)]);
+            let present = world.kernel.routes.get(&(prefix(text), metric)).cloned();
+            match (rng.random_range(0..8), present) {
+                (0, _) => make_room(&mut world, 1),
+                (1, _) => world.kernel.dump(),
+                (2, _) => world.pass(LATER),
+                (3 | 4, Some(route)) => world.kernel.delete(&route),
+                (kind, present) => {
+                    let hop = [via(A, "10.0.1.2"), via(B, "10.0.2.2")][rng.random_range(0..2)];
+                    let to = match kind {
+                        5 => Route { kind: RouteKind::Blackhole, ..route(text, metric, &[]) },
+                        _ => route(text, metric, &[hop]),
+                    };
+                    world.kernel.add(Route { replaces: present.is_some(), ..to });
+                }
+            }
+            world.settle();
+            for address in addresses {
+                let of_linux = world.kernel.routes.values().filter(|route| route.prefix.contains(ip(address)));
+                let best = of_linux.max_by_key(|route| (route.prefix.len(), u32::MAX - route.metric));
+                let way = best.map(|route| match &route.hops {
+                    Hops::One(Hop { link, gateway: Some(gateway), .. }) => (route.prefix, Some((*link, *gateway))),
+                    _ => (route.prefix, None),
+                });
+                if let Some((found, RouteTarget::Gateway { address: gateway, interface })) = found(&world, address) {
+                    let link = if interface.map(|id| id.0) == Some(0) { A } else { B };
+                    let ours = Some((found, Some((link, gateway))));
+                    assert_eq!(ours, way, "seed {seed}, step {step}: {address}");
+                }
+            }
+        }
+        refused += world.status().refused;
+        // With room for all of them, nothing stands in for any.
+        world.router.fib.set_most(1_000_000);
+        for _ in 0..3 {
+            world.pass(LATER);
+        }
+        assert_eq!(world.status().linux_only, 0, "seed {seed}");
+    }
+    assert!(refused > 100, "{refused}");
 }
