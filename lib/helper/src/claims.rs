@@ -8,9 +8,13 @@
 //!  who it is  a connection names the process that listens; one that has ended leaves its helpers as holders
 //! ```
 //!
-//! Any user may take an abstract name, so a holder counts only if it may be a router: it is root, or this user, or has or has a child with
-//! `CAP_NET_ADMIN` here.
+//! Any user may take an abstract name, so a holder counts only if it may be a router: its socket is root's or this user's, or the process
+//! has or has a child with `CAP_NET_ADMIN` here, by a file's capabilities. Where a connection does not say whose the socket is, the kernel's
+//! diagnosis does (`claims/owner.rs`).
 
+mod owner;
+
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io;
@@ -129,7 +133,7 @@ impl Claims {
                     Err(Errno::ADDRINUSE) => match holder(&name) {
                         Some(holder) => return Err(Taken { claim: claim.clone(), holder }),
                         None => tracing::warn!(
-                            "the name that stands for {claim} is taken by a process that is no router (`ss -xlp | grep '{name}'` \
+                            "the name that stands for {claim} is taken by a process that is no router (`ss -xap | grep '{name}'` \
                              shows it): another router on it would not be noticed"
                         ),
                     },
@@ -171,28 +175,45 @@ fn take(name: &str) -> Result<OwnedFd, Errno> {
 
 /// Who has a name; `None`: a process that is no router.
 fn holder(name: &str) -> Option<Holder> {
+    let own = rustix::process::geteuid().as_raw();
+    judge(ask(name), || owner::users(name), |user| user == 0 || user == own)
+}
+
+/// The process that listens, and its user.
+fn ask(name: &str) -> Result<(u32, u32), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    peer(&socket)
+}
+
+/// Who it is that [answered](ask), or did not. A socket that does not listen, or takes no more connections, may be any user's: `owners` says
+/// whose it is.
+fn judge(
+    asked: Result<(u32, u32), Errno>,
+    owners: impl FnOnce() -> io::Result<BTreeSet<u32>>,
+    may_be_a_routers: impl Fn(u32) -> bool,
+) -> Option<Holder> {
     let unknown = Holder::Process { pid: 0, command: String::new() };
-    let ask = || -> Result<(u32, u32), Errno> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-        peer(&socket)
-    };
-    let (pid, user) = match ask() {
-        Ok(peer) => peer,
-        // It does not listen yet, or was given back meanwhile.
-        Err(Errno::CONNREFUSED) => return Some(Holder::Ending),
-        Err(_) => return Some(unknown),
-    };
-    if pid == 0 {
-        return Some(unknown);
-    }
-    if user != 0 && user != rustix::process::geteuid().as_raw() && !is_privileged(pid) {
-        return None;
-    }
-    match is_ending(pid) {
-        true => Some(Holder::Ending),
-        false => Some(Holder::Process { pid, command: command(pid) }),
+    match asked {
+        Ok((0, user)) => may_be_a_routers(user).then_some(unknown),
+        Ok((pid, user)) if may_be_a_routers(user) || is_privileged(pid, user) => Some(match is_ending(pid) {
+            true => Holder::Ending,
+            false => Holder::Process { pid, command: command(pid) },
+        }),
+        Ok(_) => None,
+        Err(why) => match owners() {
+            // It was given back meanwhile.
+            Ok(owners) if owners.is_empty() => Some(Holder::Ending),
+            Ok(owners) if !owners.iter().copied().any(&may_be_a_routers) => None,
+            // It does not listen yet, or any more.
+            Ok(_) if why == Errno::CONNREFUSED => Some(Holder::Ending),
+            Ok(_) => Some(unknown),
+            Err(error) => {
+                tracing::warn!("the kernel does not say whose a unix socket is (UNIX_DIAG): {error}");
+                None
+            }
+        },
     }
 }
 
@@ -233,18 +254,25 @@ fn is_ending(pid: u32) -> bool {
     matches!(state, "Z" | "X" | "x") || flags.is_some_and(|flags| flags & EXITING != 0) || killed()
 }
 
-/// Whether a process or a child of it has `CAP_NET_ADMIN` in this user namespace.
-fn is_privileged(pid: u32) -> bool {
-    const NET_ADMIN: u64 = 1 << 12;
+/// Whether a process of this user, or a child of it, has `CAP_NET_ADMIN` in this user namespace.
+fn is_privileged(pid: u32, user: u32) -> bool {
     let children = read(pid, &format!("task/{pid}/children")).unwrap_or_default();
     let own = fs::read_link("/proc/self/ns/user").ok();
     let has = |pid: u32| {
         let status = read(pid, "status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
-        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-        mask & NET_ADMIN != 0 && fs::read_link(format!("/proc/{pid}/ns/user")).ok() == own
+        has_net_admin(&status, user) && fs::read_link(format!("/proc/{pid}/ns/user")).ok() == own
     };
     std::iter::once(pid).chain(children.split_whitespace().filter_map(|child| child.parse().ok())).any(has)
+}
+
+/// Whether a process has `CAP_NET_ADMIN` and is this user's in every respect, by its `/proc/PID/status`. Any user may start `su`, which is
+/// root while it asks for a password: only an administrator gives a file capabilities.
+fn has_net_admin(status: &str, user: u32) -> bool {
+    const NET_ADMIN: u64 = 1 << 12;
+    let value = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).unwrap_or_default();
+    let mask = u64::from_str_radix(value("CapPrm:").trim(), 16).unwrap_or(0);
+    let users: Vec<Option<u32>> = value("Uid:").split_whitespace().map(|user| user.parse().ok()).collect();
+    mask & NET_ADMIN != 0 && users.len() == 4 && users.iter().all(|id| *id == Some(user))
 }
 
 #[cfg(test)]
@@ -290,6 +318,94 @@ mod tests {
         Claims::take(&claim).unwrap();
         stranger.kill().unwrap();
         stranger.wait().unwrap();
+    }
+
+    const NOBODYS: fn(u32) -> bool = |_| false;
+    const ROUTERS: fn(u32) -> bool = |_| true;
+
+    /// Who has a name whose sockets may be a router's, or may not.
+    fn found(name: &str, may_be_a_routers: fn(u32) -> bool) -> Option<Holder> {
+        judge(ask(name), || owner::users(name), may_be_a_routers)
+    }
+
+    fn named(name: &str) -> (String, OwnedFd) {
+        let name = format!("perigee/test {name} {}", std::process::id());
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).unwrap();
+        (name, socket)
+    }
+
+    fn other_process() -> Holder {
+        Holder::Process { pid: 0, command: String::new() }
+    }
+
+    /// Any user's `bind` kept every router from its start for two minutes, which then ended.
+    #[test]
+    fn a_strangers_socket_that_does_not_listen_is_no_router_that_ends() {
+        let (name, socket) = named("bound");
+        assert_eq!((found(&name, NOBODYS), found(&name, ROUTERS)), (None, Some(Holder::Ending)));
+        // Connected elsewhere, it is in a state of its own.
+        let (other, listener) = named("listens");
+        listen(&listener, 1).unwrap();
+        connect(&socket, &SocketAddrUnix::new_abstract_name(other.as_bytes()).unwrap()).unwrap();
+        assert_eq!((found(&name, NOBODYS), found(&name, ROUTERS)), (None, Some(Holder::Ending)));
+        drop(socket);
+        assert_eq!(found(&name, NOBODYS), Some(Holder::Ending), "given back, so that the next attempt gets it");
+    }
+
+    #[test]
+    fn a_strangers_socket_that_takes_no_connection_is_no_router() {
+        let (name, socket) = named("full");
+        listen(&socket, 0).unwrap();
+        let mut asked = Vec::new();
+        let full = loop {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let one = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            match connect(&one, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()) {
+                Ok(()) => asked.push(one),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full, Errno::AGAIN);
+        assert_eq!((found(&name, NOBODYS), found(&name, ROUTERS)), (None, Some(other_process())));
+    }
+
+    #[test]
+    fn a_stranger_in_another_process_namespace_is_no_router() {
+        let unasked = || -> io::Result<BTreeSet<u32>> { panic!("the connection says it") };
+        assert_eq!(judge(Ok((0, 1000)), unasked, NOBODYS), None);
+        assert_eq!(judge(Ok((0, 1000)), unasked, ROUTERS), Some(other_process()));
+    }
+
+    #[test]
+    fn a_stranger_that_listens_is_no_router() {
+        let mut sleeper = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let unasked = || -> io::Result<BTreeSet<u32>> { panic!("the connection says it") };
+        // Not the user that the process is.
+        let user = rustix::process::geteuid().as_raw() + 1;
+        assert_eq!(judge(Ok((sleeper.id(), user)), unasked, NOBODYS), None);
+        let listens = judge(Ok((sleeper.id(), user)), unasked, ROUTERS);
+        assert!(matches!(listens, Some(Holder::Process { pid, .. }) if pid == sleeper.id()), "{listens:?}");
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+
+    #[test]
+    fn a_socket_whose_user_the_kernel_does_not_say_keeps_no_router_from_its_start() {
+        let silent = || Err(io::Error::from(io::ErrorKind::NotFound));
+        assert_eq!(judge(Err(Errno::CONNREFUSED), silent, ROUTERS), None);
+    }
+
+    /// `su` waits for a password as root, with all capabilities, as any user's child.
+    #[test]
+    fn a_stranger_with_a_password_prompt_is_no_router() {
+        let status = |users: &str, mask: &str| format!("Name:\tx\nUid:\t{users}\nGid:\t0\t0\t0\t0\nCapPrm:\t{mask}\n");
+        let all = "000001ffffffffff";
+        assert!(!has_net_admin(&status("1000\t0\t0\t0", all), 1000), "su");
+        assert!(!has_net_admin(&status("0\t0\t0\t0", all), 1000), "sudo");
+        assert!(!has_net_admin(&status("1000\t1000\t1000\t1000", "0000000000000000"), 1000));
+        assert!(!has_net_admin("", 1000));
+        assert!(has_net_admin(&status("1000\t1000\t1000\t1000", "0000000000001000"), 1000), "a file's capability");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `message.rs` | requests, answers, and how they cross the socket |
-//! | `claims.rs` | what one router has alone, and who has it: [`Claims`] |
+//! | `claims.rs`, `claims/owner.rs` | what one router has alone, and who has it: [`Claims`] |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
 //! | `state.rs` | what the helper knows, and its standby as well |
