@@ -57,6 +57,14 @@ pub fn read_opened(file: File, longest: u64) -> Result<Vec<u8>> {
     })
 }
 
+/// What `work` with files returns, done by a thread of its own, which is waited for no longer than a file is.
+///
+/// # Errors
+/// Those of `work`, or a sentence: it was not done in time, or earlier work that was not is still under way.
+pub fn within_patience<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    in_time(PATIENCE, work)
+}
+
 /// What `work` returns, done by a thread of its own, which is waited for no longer than `patience`.
 fn in_time<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     struct Reader;

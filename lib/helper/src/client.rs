@@ -249,7 +249,7 @@ impl Helper {
     /// Opens a file of the router's configuration, to be read.
     ///
     /// # Errors
-    /// It is none of the configuration's, it is no regular file, the system refuses it, or the helper is gone.
+    /// It is none of the configuration's, it is no regular file, the system refuses it or does not answer, or the helper is gone.
     pub fn open_file(&self, path: &Path) -> Result<File, HelperError> {
         match self.ask(&Request::OpenFile(path.to_owned()))? {
             (Answer::File, Some(fd)) => Ok(fd.into()),
@@ -288,6 +288,9 @@ impl Sockets {
     }
 
     fn ask(&mut self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
+        if self.helper.as_ref().is_some_and(Line::is_closed) {
+            self.replace();
+        }
         loop {
             let ended = || HelperError("the helper process has ended: Linux is not changed any more".to_owned());
             let helper = self.helper.as_mut().ok_or_else(ended)?;
@@ -297,6 +300,16 @@ impl Sockets {
                 Ok(Exchange::Answer(answer, fd)) => {
                     self.silent.retain(|line| !line.is_closed());
                     return Ok((answer, fd));
+                }
+                // What one helper has hung on, or died of, must not take the other one as well.
+                Ok(Exchange::Dead) if is_hazardous(request) => {
+                    self.replace();
+                    return Err(HelperError("the helper process has ended meanwhile; try again".to_owned()));
+                }
+                Ok(Exchange::Silent) if is_hazardous(request) => {
+                    return Err(HelperError(format!(
+                        "the helper process has not answered for {patience:?}; try again"
+                    )));
                 }
                 // The standby carries out what this one has not, or not wholly.
                 Ok(Exchange::Dead) => self.replace(),
@@ -395,6 +408,11 @@ impl Line {
     }
 }
 
+/// Whether what is asked for depends on more than Linux and the helper: on a file system, which may not answer.
+fn is_hazardous(request: &Request) -> bool {
+    matches!(request, Request::OpenFile(_))
+}
+
 fn confused() -> HelperError {
     HelperError("the helper process answered another request: is it of another version than the router?".into())
 }
@@ -432,12 +450,41 @@ mod tests {
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    /// A file system that did not answer took the helper, and then the standby, which was asked the same.
+    #[test]
+    fn a_file_that_a_helper_does_not_open_is_not_asked_for_at_the_standby() {
+        for dies in [false, true] {
+            let ((own, other), (standby, end_of_standby)) = (pair(), pair());
+            let mut process = Command::new("true").spawn().unwrap();
+            process.wait().unwrap();
+            let mut sockets = Sockets::new(own, process);
+            sockets.standby = Some(Line::new(standby));
+            sockets.helper.iter_mut().for_each(|line| line.patience = Duration::from_millis(10));
+            let helper = Helper { sockets: Mutex::new(sockets) };
+            let silent = std::thread::scope(|scope| {
+                let silent = scope.spawn(move || {
+                    receive::<Request>(&other).unwrap();
+                    (!dies).then_some(other)
+                });
+                let refused = helper.open_file(Path::new("/net/file")).unwrap_err().to_string();
+                assert!(refused.ends_with("; try again"), "{refused}");
+                silent.join().unwrap()
+            });
+            assert!(!ready(&end_of_standby, PollFlags::IN, Duration::ZERO).unwrap(), "the standby was asked");
+            assert_eq!(helper.look().unwrap().deaths, u64::from(dies));
+            drop((silent, end_of_standby));
+        }
+    }
+
     /// The slow path saw that the helper was dead before the helper thread had kept the standby's socket: there was a standby, and
     /// nobody to ask.
     #[test]
     fn a_standby_takes_the_place_of_a_helper_that_dies_as_soon_as_it_has_answered() {
         for _ in 0..200 {
-            let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
             let ((own, other), (standby, end_of_standby)) = (pair(), pair());
             let mut process = Command::new("true").spawn().unwrap();
             // A program's copies of the sockets are closed a moment after it was started.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Files that the helper opens for a router which may not: that of its configuration, and those that this one names.
+//! Files that the helper opens for a router which may not: that of its configuration, and those that this one names. A thread of its own opens
+//! them, as a file system may not answer.
 //!
 //! Root has named the configuration when it started the router, and whoever may write it decides what else is in it. So a router
 //! that somebody has taken over gets no file by this that it could choose.
@@ -20,9 +21,15 @@ const LONGEST: u64 = 64 << 20;
 
 /// Opens a file of the configuration for reading.
 pub(super) fn open(path: &Path, configuration: Option<&Path>, named: Named) -> Result<File, Failure> {
-    let Some(configuration) = configuration else {
+    let Some(configuration) = configuration.map(Path::to_owned) else {
         return Err("the helper knows of no configuration".to_owned().into());
     };
+    let (path, wanted) = (path.to_owned(), path.display());
+    let opened = perigee_file::within_patience(move || Ok(open_here(&path, &configuration, named)));
+    opened.map_err(|error| Failure::from(format!("cannot open {wanted}: {error}")))?
+}
+
+fn open_here(path: &Path, configuration: &Path, named: Named) -> Result<File, Failure> {
     if path != configuration {
         let mut text = String::new();
         let read = regular(configuration)?.take(LONGEST).read_to_string(&mut text);

@@ -27,7 +27,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 fn main() -> ExitCode {
     let part = std::env::args().nth(1);
     match part.as_deref() {
-        Some("helper") => serve_stdin(Reach::Processes, |_, text| text.lines().map(Into::into).collect())
+        Some("helper") => serve_stdin(Reach::Processes, |_, text| text.lines().map(silent::named).collect())
             .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS),
         Some("inside") => {
             inside();
@@ -129,6 +129,7 @@ fn inside() {
     silent::a_stopped_helper_is_ended_by_its_standby();
     silent::two_stopped_helpers_refuse_in_a_sentence_and_may_go_on();
     silent::a_standby_restores_what_a_stopped_helper_does_not();
+    silent::a_file_system_that_does_not_answer_takes_no_helper();
     silent::a_file_that_was_replaced_stays();
     a_router_that_runs_changes_its_own_interfaces_alone();
     files_of_the_configuration_are_opened_and_no_others();

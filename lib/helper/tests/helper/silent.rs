@@ -4,6 +4,7 @@
 use super::{LinkChange, LinkPreparation, children, eventually, ip, start, twin};
 use perigee_helper::Helper;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn kill(signal: &str, pid: u32) {
@@ -21,11 +22,16 @@ fn change(helper: &Helper, mtu: u16) -> Result<(), String> {
 
 /// The helper with an interface and a twin, its process, and that of its standby.
 fn with_standby() -> (Helper, impl Sized, u32, u32) {
+    with_standby_for(Path::new("/nowhere"))
+}
+
+fn with_standby_for(configuration: &Path) -> (Helper, impl Sized, u32, u32) {
     ip("link add left mtu 1400 type veth peer name right");
     let helper = start();
     helper.stand_by().unwrap();
     helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: Some(1450) }).unwrap();
     let (fd, _) = helper.make_twin(&twin("wan")).unwrap();
+    helper.configuration(configuration).unwrap();
     helper.started().unwrap();
     let first = children(std::process::id()).pop().expect("a process");
     let second = children(first)[0];
@@ -67,6 +73,38 @@ pub(super) fn two_stopped_helpers_refuse_in_a_sentence_and_may_go_on() {
     assert_eq!((mtu("wan"), mtu("left")), ("1320".into(), "1450".into()));
     drop(helper);
     assert_eq!(mtu("left"), "1400");
+    ip("link del left");
+}
+
+/// The file that a line of a configuration names. One that begins with `slow ` is not known before somebody writes to the FIFO that it names.
+pub(super) fn named(line: &str) -> PathBuf {
+    if let Some(fifo) = line.strip_prefix("slow ") {
+        let _ = fs::read(fifo);
+    }
+    line.into()
+}
+
+/// The helper opened files in its only thread, and the router asked the standby for the same ones.
+pub(super) fn a_file_system_that_does_not_answer_takes_no_helper() {
+    let folder = tempfile::tempdir().unwrap();
+    let [fifo, configuration, script] = ["fifo", "configuration", "script"].map(|name| folder.path().join(name));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let names = |line: &str| fs::write(&configuration, format!("{line}\n{}\n", script.display())).unwrap();
+    fs::write(&script, "hello").unwrap();
+    let (helper, fd, ..) = with_standby_for(&configuration);
+    names(&format!("slow {}", fifo.display()));
+    for mtu in [1300, 1310] {
+        let refused = helper.open_file(&script).unwrap_err().to_string();
+        assert!(refused.contains("script: it could not be read within"), "{refused}");
+        change(&helper, mtu).unwrap();
+        let health = helper.look().unwrap();
+        assert!(health.alive && health.answers && health.standby && health.deaths == 0, "{health:?}");
+    }
+    names("");
+    assert_eq!(std::io::read_to_string(helper.open_file(&script).unwrap()).unwrap(), "hello");
+    drop(helper);
+    assert_eq!(mtu("left"), "1400", "it ends though it still waits");
+    drop(fd);
     ip("link del left");
 }
 
