@@ -7,12 +7,15 @@ use perigee_lab::seen;
 use perigee_tests::{Asserts, Good, LONGEST_WAIT, Process, Router, Signal, World, perigee, run, wait_for, wait_until};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, kill_process};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
 perigee_tests::scenarios![
     a_start_right_behind_a_kill_is_not_undone_by_the_old_helper,
     a_start_right_behind_a_signal_waits_for_the_end,
+    a_start_behind_a_start_that_was_asked_to_end_waits_for_it,
+    a_start_behind_a_start_that_fails_waits_for_its_helper,
     of_two_starts_at_once_one_runs_and_the_other_names_it,
     two_routers_on_one_interface_are_refused,
     the_standby_is_there_before_an_interface_is_prepared,
@@ -72,6 +75,66 @@ fn a_start_right_behind_a_signal_waits_for_the_end(world: &World) {
     world.nothing_left(&before);
 }
 
+/// It took the first one, whose DPDK was still starting, for a router that runs, and was refused after five seconds.
+fn a_start_behind_a_start_that_was_asked_to_end_waits_for_it(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let (mut first, writer) = starting(world);
+    first.signal(Signal::TERM).good();
+    wait_until("the signal to be heard", || first.stderr().contains("the end is asked for"));
+    let mut second = start(world, &world.configuration("", PORTS));
+    wait_until("the second one to wait", || second.stderr().contains("a router that ends"));
+    assert!(!second.stderr().contains("is another router's"), "{}", second.stderr());
+    drop(writer);
+    assert!(first.wait(LONGEST_WAIT).good().success(), "{}", first.stderr());
+    wait_until("the second one to run", || runs(&second));
+    client.reaches("10.0.2.2");
+    second.signal(Signal::TERM).good();
+    assert!(second.wait(LONGEST_WAIT).good().success(), "{}", second.stderr());
+    world.nothing_left(&before);
+}
+
+/// It took one that had failed, and waited for a helper that was silent, for a router that runs.
+fn a_start_behind_a_start_that_fails_waits_for_its_helper(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let (mut first, writer) = starting(world);
+    let silent = helpers();
+    silent.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    let file = world.configuration("", PORTS);
+    drop(writer);
+    // Its interfaces are not prepared in time. Those that come before it has given up are refused.
+    let mut second = start(world, &file);
+    wait_until("one to wait", || {
+        if second.stderr().contains("perigee: ") {
+            second = start(world, &file);
+        }
+        second.stderr().contains("a router that ends")
+    });
+    let said = first.stderr();
+    assert!(!said.contains("neither the helper process nor a standby answers"), "it has ended long since: {said}");
+    silent.iter().for_each(|pid| signal(*pid, Signal::CONT));
+    assert!(!first.wait(LONGEST_WAIT).good().success());
+    wait_until("the second one to run", || runs(&second));
+    client.reaches("10.0.2.2");
+    second.signal(Signal::TERM).good();
+    assert!(second.wait(LONGEST_WAIT).good().success(), "{}", second.stderr());
+    world.nothing_left(&before);
+}
+
+/// A router whose DPDK is still starting, until what comes with it is dropped: DPDK makes its devices before ports are opened, and this one's
+/// file has no end until somebody who writes to it has closed it.
+fn starting(world: &World) -> (Process, OwnedFd) {
+    run(Command::new("mkfifo").arg("/run/slow.pcap")).good();
+    let device = "args = [\"--vdev=net_pcap9,rx_pcap=/run/slow.pcap\"]";
+    let file = world.configuration("", &format!("{device}\n{PORTS}"));
+    let router = start(world, &file);
+    let writer = wait_for("DPDK to open the file", || {
+        open("/run/slow.pcap", OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
+    });
+    (router, writer)
+}
+
 fn of_two_starts_at_once_one_runs_and_the_other_names_it(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let before = world.interfaces();
@@ -117,14 +180,7 @@ fn two_routers_on_one_interface_are_refused(world: &World) {
 fn the_standby_is_there_before_an_interface_is_prepared(world: &World) {
     let _pair = Pair::new(world);
     let before = world.interfaces();
-    // DPDK makes its devices while it starts, before ports are opened, and this one's file has no end until somebody writes to it.
-    run(Command::new("mkfifo").arg("/run/slow.pcap")).good();
-    let device = "args = [\"--vdev=net_pcap9,rx_pcap=/run/slow.pcap\"]";
-    let file = world.configuration("", &format!("{device}\n{PORTS}"));
-    let mut router = start(world, &file);
-    let writer = wait_for("DPDK to open the file", || {
-        open("/run/slow.pcap", OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok()
-    });
+    let (mut router, writer) = starting(world);
     assert_eq!((helpers().len(), world.interfaces()), (2, before.clone()));
     router.kill().good();
     drop(writer);

@@ -47,7 +47,27 @@ use std::sync::Arc;
 pub fn launch(config: Config, path: &Path, machine: Machine, start: &Start) -> Result<Running> {
     let script = scripts::read(config.router.script.as_deref())?;
     claims::take(&config, start)?;
-    let helper = start_helper(&config)?;
+    // Held until it is said that this one ends: when the helper is dropped it restores interfaces, which may take long.
+    let mut helper = None;
+    let launched = start_helper(&config).and_then(|started| {
+        helper.clone_from(&started);
+        launch_with(started, script, config, path, machine, start)
+    });
+    if launched.is_err() {
+        ends();
+    }
+    launched
+}
+
+/// Starts a router that has its claims and its helper.
+fn launch_with(
+    helper: Option<Arc<Helper>>,
+    script: Script,
+    config: Config,
+    path: &Path,
+    machine: Machine,
+    start: &Start,
+) -> Result<Running> {
     // It may take long on a busy machine.
     tracing::info!("{} starts", dpdk::version());
     let eal = start.uninterrupted(|| start_eal(&with_memory(&config), pci_devices(&config)))?;

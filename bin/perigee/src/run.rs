@@ -107,6 +107,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     // The kernel has forgotten it, as the router has become another user.
     if let Some(error) = front.and_then(|front| terminal::end_with(front).err()) {
         tracing::warn!("{error}, so this one ends");
+        ends();
         return running.shut_down().map(|_| ExitCode::FAILURE);
     }
     for (name, port) in names.iter().zip(running.ports()) {

@@ -35,7 +35,8 @@ pub(super) fn take(config: &Config, start: &Start) -> Result<()> {
         let taken = match Claims::take(&wanted) {
             Ok(claims) => {
                 let _ = CLAIMS.set(claims);
-                return Ok(());
+                // The end may have been asked for when there were no claims yet that could say it.
+                return start.step().inspect_err(|_| ends()).map_err(Into::into);
             }
             Err(taken) => taken,
         };
@@ -71,7 +72,7 @@ pub(super) fn shared<T>(start: impl FnOnce() -> T) -> std::io::Result<T> {
     }
 }
 
-/// The router ends: another one's start may wait for it.
+/// The router ends: another one's start may wait for it. Takes no lock.
 pub fn ends() {
     if let Some(claims) = CLAIMS.get() {
         claims.end();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What signals ask a router for: SIGTERM and SIGINT its end, in order or by force, SIGHUP a reload.
 
-use crate::launch::{Running, Start, spawn};
+use crate::launch::{Running, Start, ends, spawn};
 use anyhow::Result;
 use perigee_api::Request;
 use perigee_api::queries::Reload;
@@ -64,6 +64,8 @@ impl Signals {
             // From here on this thread starts none, and logs only while the router is not there yet: a C module may
             // keep a lock that either takes.
             let starts = start.ask_to_end();
+            // Whatever is still under way: the start of another router waits for one that ends, not for one that runs.
+            ends();
             if starts {
                 tracing::info!("the end is asked for: it comes as soon as DPDK has started");
             }
