@@ -51,15 +51,15 @@ impl Claim {
     fn names(&self) -> Vec<String> {
         match self {
             Claim::Socket(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
                 let folder = path.parent().and_then(|folder| fs::metadata(folder).ok());
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
-                let name = match folder {
-                    Some(folder) => format!("perigee/socket/{:x}:{}/{file}", folder.dev(), folder.ino()),
-                    None => format!("perigee/socket/{}", path.display()),
-                };
-                // An abstract name has at most 107 bytes. The end is what differs.
-                let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 100);
-                vec![name[start.unwrap_or(0)..].to_owned()]
+                // Always, as the folder may be made later. Containers that share a network have paths of their own.
+                let mounts = fs::metadata("/proc/self/ns/mnt").map_or(0, |mounts| mounts.ino());
+                let by_path = format!("perigee/socket/{}@{mounts}", path.display());
+                let by_folder =
+                    folder.map(|folder| format!("perigee/socket/{:x}:{}/{file}", folder.dev(), folder.ino()));
+                std::iter::once(by_path).chain(by_folder).map(|name| shortened(&name)).collect()
             }
             Claim::Interface(name) => {
                 let index = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
@@ -69,6 +69,12 @@ impl Claim {
             }
         }
     }
+}
+
+/// An abstract name has at most 107 bytes. The end is what differs.
+fn shortened(name: &str) -> String {
+    let start = name.char_indices().map(|(at, _)| at).find(|at| name.len() - at <= 100);
+    name[start.unwrap_or(0)..].to_owned()
 }
 
 /// Who has a claim.
@@ -301,6 +307,23 @@ mod tests {
         drop(first);
         let both = Claims::take(std::slice::from_ref(&a)).unwrap();
         drop((other, both));
+    }
+
+    /// The first router had it by its path, and made its folder; the second one had it by that folder.
+    #[test]
+    fn a_socket_whose_folder_is_made_later_is_claimed_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("new");
+        let claim = [Claim::Socket(folder.join("x.sock"))];
+        let first = Claims::take(&claim).unwrap();
+        fs::create_dir(&folder).unwrap();
+        assert!(matches!(Claims::take(&claim).unwrap_err().holder, Holder::Process { .. }));
+        drop(first);
+        // By another path to the folder.
+        let other = parent.path().join("other");
+        std::os::unix::fs::symlink(&folder, &other).unwrap();
+        let _first = Claims::take(&claim).unwrap();
+        assert!(Claims::take(&[Claim::Socket(other.join("x.sock"))]).is_err());
     }
 
     /// The helper of a router that was killed restored the interfaces of the next one.
