@@ -414,16 +414,24 @@ const LONGEST_END: Duration = Duration::from_secs(120);
 /// Removes a file, or an empty folder that nobody has locked, if it is the one that was meant.
 fn remove(path: &Path, identity: Option<(u64, u64)>) {
     let Ok(there) = std::fs::symlink_metadata(path) else { return };
-    if identity.is_none_or(|identity| identity != (there.dev(), there.ino())) {
-        return;
-    }
+    let Some(identity) = identity.filter(|identity| *identity == (there.dev(), there.ino())) else { return };
     // A folder may have files of others, too.
     let _ = match there.is_dir() {
-        true => std::fs::File::open(path)
-            .and_then(|folder| Ok(flock(folder, FlockOperation::NonBlockingLockExclusive)?))
-            .and_then(|()| std::fs::remove_dir(path)),
+        true => remove_folder(path, identity, |path| std::fs::remove_dir(path)),
         false => std::fs::remove_file(path),
     };
+}
+
+/// Removes a folder by `remove`, locked until it is gone: whoever gets the lock afterwards sees that.
+fn remove_folder(path: &Path, identity: (u64, u64), remove: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let folder = std::fs::File::open(path)?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    // Another process may have removed it, and a third one made it again, which has locked that one.
+    let is_meant = |there: &std::fs::Metadata| identity == (there.dev(), there.ino());
+    match is_meant(&folder.metadata()?) && is_meant(&std::fs::symlink_metadata(path)?) {
+        true => remove(path),
+        false => Ok(()),
+    }
 }
 
 impl Server {
@@ -480,4 +488,32 @@ fn enter(namespace: &Namespace) -> Result<(), Failure> {
     };
     let file = std::fs::File::open(&path).map_err(failed)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| failed(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lock was given back before the folder was removed, and a router that had got it in between started in a folder that was gone.
+    #[test]
+    fn a_folder_is_locked_until_it_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, other) = (parent.path().join("router"), parent.path().join("other"));
+        [&path, &other].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let there = path.metadata().unwrap();
+        let identity = (there.dev(), there.ino());
+        let lock = || flock(std::fs::File::open(&path).unwrap(), FlockOperation::NonBlockingLockShared);
+        let remove = |path: &Path| {
+            assert!(lock().is_err(), "another router may have it");
+            std::fs::remove_dir(path)
+        };
+        lock().unwrap();
+        remove_folder(&path, identity, remove).unwrap();
+        assert!(!path.exists());
+        // Made again by somebody else.
+        std::fs::rename(&other, &path).unwrap();
+        remove_folder(&path, identity, |_| panic!("it is another one")).unwrap();
+        super::remove(&path, Some(identity));
+        assert!(path.exists());
+    }
 }
