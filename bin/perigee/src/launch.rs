@@ -110,7 +110,7 @@ fn start_helper(config: &Config) -> Result<Option<Arc<Helper>>> {
         ..EalConfig::default()
     };
     // A router that is killed while DPDK starts leaves its folder.
-    helper.remove_at_end(Eal::make_runtime_dir(&eal).into_iter().collect())?;
+    helper.remove_at_end(Eal::make_runtime_dir(&eal)?.into_iter().collect())?;
     // Before there is anything to restore: whichever of the two is killed, the other one does it.
     helper.stand_by()?;
     Ok(Some(Arc::new(helper)))

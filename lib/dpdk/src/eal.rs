@@ -141,7 +141,7 @@ impl Eal {
         unsafe { ffi::perigee_give_memory_back() };
         set_runtime_dir(config.runtime_dir.as_deref())?;
         log::capture(config.log_level >= LogLevel::Info);
-        let folder = Held::new(&file_prefix(config));
+        let folder = Held::new(&file_prefix(config))?;
 
         // EAL permutes the vector and keeps pointers to the texts, so they stay for the rest of the process.
         let texts: Vec<CString> = arguments.iter().map(|a| c_string(a)).collect::<Result<_>>()?;
@@ -181,8 +181,11 @@ impl Eal {
     }
 
     /// Makes the folder that [`Eal::start`] will put its run-time files into, so that somebody can be told of it before.
-    pub fn make_runtime_dir(config: &EalConfig) -> Option<PathBuf> {
-        Held::new(&file_prefix(config)).map(Held::leave)
+    ///
+    /// # Errors
+    /// It cannot be made, as a link above it leads nowhere.
+    pub fn make_runtime_dir(config: &EalConfig) -> Result<Option<PathBuf>> {
+        Ok(Held::new(&file_prefix(config))?.map(Held::leave))
     }
 
     /// Is packet memory in hugepages?

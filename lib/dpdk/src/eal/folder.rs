@@ -50,6 +50,9 @@ fn expected_dir(prefix: &str) -> PathBuf {
     set("RUNTIME_DIRECTORY").unwrap_or_else(of_user).join("dpdk").join(prefix)
 }
 
+/// How often the folder is tried to be made and held: each time, a process that ends may have removed it meanwhile.
+const ATTEMPTS: usize = 100;
+
 /// A run-time folder that nobody removes while it is held. Processes with one file prefix share it.
 #[derive(Debug)]
 pub(super) struct Held {
@@ -58,29 +61,43 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Makes the folder, and holds it: a process of the same prefix that ends removed it while EAL started here.
-    pub(super) fn new(prefix: &str) -> Option<Held> {
+    /// Makes the folder, and holds it: a process of the same prefix that ends removed it while EAL started here. `None`: the system lets
+    /// nobody make or hold it here; EAL says why, if it needs it.
+    ///
+    /// # Errors
+    /// It is there neither before nor after it was made, each time.
+    pub(super) fn new(prefix: &str) -> Result<Option<Held>> {
         Held::at(expected_dir(prefix))
     }
 
-    fn at(path: PathBuf) -> Option<Held> {
-        loop {
-            let removed =
-                |error: &std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists);
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-            let folder = match made.and_then(|()| File::open(&path)) {
+    fn at(path: PathBuf) -> Result<Option<Held>> {
+        let mut last = None;
+        for _ in 0..ATTEMPTS {
+            match Held::attempt(&path) {
+                Ok(Some(folder)) => return Ok(Some(Held { path, folder })),
                 // Meanwhile.
-                Err(error) if removed(&error) => continue,
-                folder => folder.ok()?,
-            };
-            flock(&folder, FlockOperation::LockShared).ok()?;
-            let identity = |file: &Metadata| (file.dev(), file.ino());
-            let own = identity(&folder.metadata().ok()?);
-            // It may have been removed before it was held.
-            if path.metadata().is_ok_and(|there| identity(&there) == own) {
-                return Some(Held { path, folder });
+                Ok(None) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {
+                    last = Some(error);
+                }
+                Err(_) => return Ok(None),
             }
         }
+        let why = last.map_or_else(|| "another process removes it each time".to_owned(), |error| error.to_string());
+        Err(Error::new(format!(
+            "DPDK's run-time folder {} cannot be made: {why}; is it, or a folder above it, a link that leads nowhere?",
+            path.display()
+        )))
+    }
+
+    /// Makes the folder, unless it is there, and holds it; `None` if it was removed before it was held.
+    fn attempt(path: &Path) -> std::io::Result<Option<File>> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let folder = File::open(path)?;
+        flock(&folder, FlockOperation::LockShared)?;
+        let identity = |file: &Metadata| (file.dev(), file.ino());
+        let own = identity(&folder.metadata()?);
+        Ok(path.metadata().is_ok_and(|there| identity(&there) == own).then_some(folder))
     }
 
     /// Whether it is the folder that EAL has chosen.
@@ -133,7 +150,7 @@ pub(super) fn remove_left_behind(parent: &Path, now: std::time::SystemTime) {
         let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with("perigee-"));
         if ours && let Ok(sockets) = left(&entry.path()) {
             sockets.iter().for_each(|socket| drop(std::fs::remove_file(socket)));
-            if let Some(held) = Held::at(entry.path()) {
+            if let Ok(Some(held)) = Held::at(entry.path()) {
                 held.remove();
             }
         }
@@ -218,12 +235,32 @@ mod tests {
         assert_eq!(there(), "other perigee-2 perigee-3");
     }
 
+    fn hold(path: &Path) -> Held {
+        Held::at(path.to_owned()).unwrap().expect("a folder")
+    }
+
+    /// A start looped for ever, with a core of its own, where `/var/run/dpdk` was a link to a folder that was not there.
+    #[test]
+    fn a_folder_behind_a_link_that_leads_nowhere_is_refused_in_a_sentence() {
+        let parent = tempfile::tempdir().unwrap();
+        let link = parent.path().join("dpdk");
+        std::os::unix::fs::symlink(parent.path().join("nowhere"), &link).unwrap();
+        for path in [link.join("router"), link.clone()] {
+            let refused = Held::at(path.clone()).unwrap_err().to_string();
+            let expected = format!("DPDK's run-time folder {} cannot be made: ", path.display());
+            assert!(refused.starts_with(&expected) && refused.ends_with("a link that leads nowhere?"), "{refused}");
+        }
+        // What the system refuses is EAL's to say.
+        std::fs::write(parent.path().join("file"), "").unwrap();
+        assert!(Held::at(parent.path().join("file").join("router")).unwrap().is_none());
+    }
+
     /// `kill PID; perigee run FILE`: the one that ended removed the folder while DPDK started in it, which then could not access it.
     #[test]
     fn a_folder_that_another_process_holds_stays() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("dpdk").join("router");
-        let (first, second) = (Held::at(path.clone()).unwrap(), Held::at(path.clone()).unwrap());
+        let (first, second) = (hold(&path), hold(&path));
         assert!(first.is(&path));
         remove_runtime_dir(&path, None, Some(first));
         assert!(path.exists(), "the second one holds it");
@@ -234,7 +271,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..500 {
-                        let held = Held::at(path.clone()).unwrap();
+                        let held = hold(&path);
                         assert!(path.exists());
                         held.remove();
                     }
