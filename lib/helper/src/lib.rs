@@ -11,6 +11,7 @@
 //! | `claims.rs`, `claims/owner.rs` | what one router has alone, and who has it: [`Claims`] |
 //! | `client.rs` | the router's side: [`Helper`] |
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
+//! | `end.rs` | what it does at its end |
 //! | `state.rs` | what the helper knows, and its standby as well |
 //! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
@@ -31,6 +32,7 @@ mod carried;
 mod claims;
 mod client;
 pub mod confine;
+mod end;
 mod failure;
 mod files;
 mod links;

@@ -11,19 +11,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FlockOperation, flock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::claims;
+use super::end::{remove, side_by_side};
 use super::failure::Failure;
 use super::links;
 use super::message::{Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send};
@@ -360,17 +359,13 @@ impl Server {
             return;
         }
         while !self.state.undo.is_empty() {
-            self.restore_some();
-            // A sign of life for a router that waits for this.
-            if ready(router, PollFlags::OUT, Duration::ZERO).is_ok_and(|ready| ready) {
-                let _ = send(router, &Answer::Done, None);
-            }
+            self.restore_some(router);
         }
         self.wait_for_the_routers_end(router);
         for (path, identity) in std::mem::take(&mut self.state.remove) {
             remove(&path, identity);
         }
-        self.remove_twins();
+        self.remove_twins(router);
         self.note(Change::Restored);
         if let Some(mut standby) = self.standby.take() {
             drop(standby.socket);
@@ -378,18 +373,16 @@ impl Server {
         }
     }
 
-    /// Restores the last interfaces that are still prepared, side by side: the kernel waits with each that goes down.
-    fn restore_some(&mut self) {
+    /// Restores the last interfaces that are still prepared.
+    fn restore_some(&mut self, router: &OwnedFd) {
         let undo: Vec<_> = self.state.undo.iter().rev().take(AT_A_TIME).cloned().collect();
-        thread::scope(|scope| {
-            let restore = |undo| scope.spawn(move || links::restore(undo));
-            for thread in undo.iter().map(restore).collect::<Vec<_>>() {
-                if let Ok(Err(error)) = thread.join() {
-                    tracing::warn!("{error}");
-                }
+        side_by_side(&undo, links::restore, |undo, result| {
+            if let Some(Err(error)) = result {
+                tracing::warn!("{error}");
             }
+            self.note(Change::NotPrepared(undo.name().to_owned()));
+            lives(router);
         });
-        undo.iter().for_each(|undo| self.note(Change::NotPrepared(undo.name().to_owned())));
     }
 
     /// A router that was killed closes this socket before others, and what it had claimed is free only when it has none left. One that ends
@@ -405,44 +398,32 @@ impl Server {
     }
 }
 
-/// Interfaces that are restored at a time.
+/// Interfaces that are restored, and twins that are removed, before the next ones are.
 const AT_A_TIME: usize = 32;
 
 /// How long a killed router may take to close its sockets: the kernel does it one after the other, 20 to 40 ms each.
 const LONGEST_END: Duration = Duration::from_secs(120);
 
-/// Removes a file, or an empty folder that nobody has locked, if it is the one that was meant.
-fn remove(path: &Path, identity: Option<(u64, u64)>) {
-    let Ok(there) = std::fs::symlink_metadata(path) else { return };
-    let Some(identity) = identity.filter(|identity| *identity == (there.dev(), there.ino())) else { return };
-    // A folder may have files of others, too.
-    let _ = match there.is_dir() {
-        true => remove_folder(path, identity, |path| std::fs::remove_dir(path)),
-        false => std::fs::remove_file(path),
-    };
-}
-
-/// Removes a folder by `remove`, locked until it is gone: whoever gets the lock afterwards sees that.
-fn remove_folder(path: &Path, identity: (u64, u64), remove: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
-    let folder = std::fs::File::open(path)?;
-    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
-    // Another process may have removed it, and a third one made it again, which has locked that one.
-    let is_meant = |there: &std::fs::Metadata| identity == (there.dev(), there.ino());
-    match is_meant(&folder.metadata()?) && is_meant(&std::fs::symlink_metadata(path)?) {
-        true => remove(path),
-        false => Ok(()),
+impl Server {
+    /// Removes the twins that have not vanished with the router.
+    fn remove_twins(&mut self, router: &OwnedFd) {
+        for (namespace, links) in self.state.links() {
+            for links in links.chunks(AT_A_TIME).map(<[_]>::to_vec) {
+                if let Err(error) = inside(namespace.as_ref(), move || links::remove_twins(&links)) {
+                    // A namespace that is gone has taken them along.
+                    tracing::debug!("{error}");
+                }
+                self.note(Change::Lives);
+                lives(router);
+            }
+        }
     }
 }
 
-impl Server {
-    /// Removes the twins that have not vanished with the router.
-    fn remove_twins(&self) {
-        for (namespace, links) in self.state.links() {
-            if let Err(error) = inside(namespace.as_ref(), move || links::remove_twins(&links)) {
-                // A namespace that is gone has taken them along.
-                tracing::debug!("{error}");
-            }
-        }
+/// A sign of life for a router that waits for the end.
+fn lives(router: &OwnedFd) {
+    if ready(router, PollFlags::OUT, Duration::ZERO).is_ok_and(|ready| ready) {
+        let _ = send(router, &Answer::Done, None); // it may be gone
     }
 }
 
@@ -488,32 +469,4 @@ fn enter(namespace: &Namespace) -> Result<(), Failure> {
     };
     let file = std::fs::File::open(&path).map_err(failed)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| failed(error.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The lock was given back before the folder was removed, and a router that had got it in between started in a folder that was gone.
-    #[test]
-    fn a_folder_is_locked_until_it_is_removed() {
-        let parent = tempfile::tempdir().unwrap();
-        let (path, other) = (parent.path().join("router"), parent.path().join("other"));
-        [&path, &other].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
-        let there = path.metadata().unwrap();
-        let identity = (there.dev(), there.ino());
-        let lock = || flock(std::fs::File::open(&path).unwrap(), FlockOperation::NonBlockingLockShared);
-        let remove = |path: &Path| {
-            assert!(lock().is_err(), "another router may have it");
-            std::fs::remove_dir(path)
-        };
-        lock().unwrap();
-        remove_folder(&path, identity, remove).unwrap();
-        assert!(!path.exists());
-        // Made again by somebody else.
-        std::fs::rename(&other, &path).unwrap();
-        remove_folder(&path, identity, |_| panic!("it is another one")).unwrap();
-        super::remove(&path, Some(identity));
-        assert!(path.exists());
-    }
 }

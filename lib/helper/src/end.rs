@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+//! What a helper does at its end: several interfaces side by side, as the kernel waits with each that goes down; files and folders.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// Does `work` on all of these side by side; each is `done`, in this thread, as soon as it is. `None`: the work panicked.
+pub(super) fn side_by_side<T: Sync, R: Send>(
+    all: &[T],
+    work: impl Fn(&T) -> R + Sync,
+    mut done: impl FnMut(&T, Option<R>),
+) {
+    let (sender, results) = channel();
+    let work = |at: usize| {
+        let result = catch_unwind(AssertUnwindSafe(|| work(&all[at])));
+        let _ = sender.send((at, result.ok())); // the other end is below
+    };
+    thread::scope(|scope| {
+        for at in 0..all.len() {
+            let work = &work;
+            // Where no thread can be started, it is done here.
+            if thread::Builder::new().spawn_scoped(scope, move || work(at)).is_err() {
+                work(at);
+            }
+        }
+        for (at, result) in results.iter().take(all.len()) {
+            done(&all[at], result);
+        }
+    });
+}
+
+/// Removes a file, or an empty folder that nobody has locked, if it is the one that was meant.
+pub(super) fn remove(path: &Path, identity: Option<(u64, u64)>) {
+    let Ok(there) = std::fs::symlink_metadata(path) else { return };
+    let Some(identity) = identity.filter(|identity| *identity == (there.dev(), there.ino())) else { return };
+    // A folder may have files of others, too.
+    let _ = match there.is_dir() {
+        true => remove_folder(path, identity, |path| std::fs::remove_dir(path)),
+        false => std::fs::remove_file(path),
+    };
+}
+
+/// Removes a folder by `remove`, locked until it is gone: whoever gets the lock afterwards sees that.
+fn remove_folder(path: &Path, identity: (u64, u64), remove: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    let folder = std::fs::File::open(path)?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    // Another process may have removed it, and a third one made it again, which has locked that one.
+    let is_meant = |there: &std::fs::Metadata| identity == (there.dev(), there.ino());
+    match is_meant(&folder.metadata()?) && is_meant(&std::fs::symlink_metadata(path)?) {
+        true => remove(path),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// 32 interfaces were restored side by side, and the standby and the router, which wait for a sign of life, heard of all of them when the
+    /// last one was.
+    #[test]
+    fn each_interface_is_reported_as_soon_as_it_is_restored() {
+        let (sender, reported) = channel();
+        let reported = std::sync::Mutex::new(reported);
+        // The first one takes until the second one was reported.
+        let work = |which: &u32| match which {
+            1 => reported.lock().unwrap().recv_timeout(Duration::from_secs(180)).expect("a report"),
+            2 => 2,
+            _ => panic!("it panics"),
+        };
+        let mut heard = Vec::new();
+        side_by_side(&[1, 2, 3], work, |which, result| {
+            heard.push((*which, result));
+            if *which == 2 {
+                sender.send(20).unwrap();
+            }
+        });
+        heard.sort_unstable();
+        assert_eq!(heard, [(1, Some(20)), (2, Some(2)), (3, None)]);
+    }
+
+    /// The lock was given back before the folder was removed, and a router that had got it in between started in a folder that was gone.
+    #[test]
+    fn a_folder_is_locked_until_it_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let (path, other) = (parent.path().join("router"), parent.path().join("other"));
+        [&path, &other].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let there = path.metadata().unwrap();
+        let identity = (there.dev(), there.ino());
+        let lock = || flock(std::fs::File::open(&path).unwrap(), FlockOperation::NonBlockingLockShared);
+        let remove = |path: &Path| {
+            assert!(lock().is_err(), "another router may have it");
+            std::fs::remove_dir(path)
+        };
+        lock().unwrap();
+        remove_folder(&path, identity, remove).unwrap();
+        assert!(!path.exists());
+        // Made again by somebody else.
+        std::fs::rename(&other, &path).unwrap();
+        remove_folder(&path, identity, |_| panic!("it is another one")).unwrap();
+        super::remove(&path, Some(identity));
+        assert!(path.exists());
+    }
+}
