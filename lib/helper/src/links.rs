@@ -231,9 +231,9 @@ pub(super) fn prepare(wanted: &LinkPreparation, undo: &Undo) -> Result<(), Failu
 }
 
 impl Undo {
-    /// The interface's name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// Linux's number of the interface, which stays when it is renamed.
+    pub(super) fn index(&self) -> u32 {
+        self.index
     }
 
     /// The same, of an interface that has another name now.
@@ -249,24 +249,33 @@ impl Undo {
         Undo { mac, mtu, ..self.clone() }
     }
 
-    /// Whether it is about an interface that is gone, as `newer` is about another one of its name.
-    pub(super) fn is_outdated_by(&self, newer: &Undo) -> bool {
+    /// Whether it is about another interface that had the name which `newer`'s has: one that is gone, or has another name now.
+    pub(super) fn had_the_name_of(&self, newer: &Undo) -> bool {
         self.name == newer.name && self.index != newer.index
     }
 }
 
-/// Restores an interface. One that is gone needs nothing.
+/// Restores an interface, whatever its name is now. One that is gone needs nothing.
 pub(super) fn restore(undo: &Undo) -> Result<(), Failure> {
-    let restore = async |netlink: Handle| {
-        if fs::exists(format!("/proc/sys/net/ipv4/conf/{}", undo.name)).unwrap_or(true) {
-            return restore_with(&netlink, undo).await;
-        }
-        match name_of(&netlink, undo.index).await? {
-            Some(name) => restore_with(&netlink, &undo.renamed(name)).await,
-            None => Ok(()),
-        }
+    let restore = async |netlink: Handle| match name_of(&netlink, undo.index).await? {
+        Some(name) => restore_with(&netlink, &undo.renamed(name)).await,
+        None => Ok(()),
     };
     with_netlink(restore).map_err(|failure| failure.of(format_args!("cannot restore the interface `{}`", undo.name)))
+}
+
+/// Those of the interfaces of these numbers that are gone.
+pub(super) fn gone(links: &[u32]) -> Result<Vec<u32>, Failure> {
+    let look = async |netlink: Handle| {
+        let mut gone = Vec::new();
+        for index in links {
+            if name_of(&netlink, *index).await?.is_none() {
+                gone.push(*index);
+            }
+        }
+        Ok(gone)
+    };
+    with_netlink(look)
 }
 
 /// The present name of the interface of this number.
@@ -285,8 +294,7 @@ async fn name_of(netlink: &Handle, index: u32) -> Result<Option<String>, Failure
 
 /// Each change is a message of its own: one that is refused does not take the others along. The first refusal is reported.
 async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
-    let link = find(netlink, &undo.name).await?;
-    let message = || LinkUnspec::new_with_index(link.header.index);
+    let message = || LinkUnspec::new_with_index(undo.index);
     let mut changes = Vec::new();
     if !undo.was_up {
         changes.push(message().down());

@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::claims;
 use super::end::{remove, side_by_side};
 use super::failure::Failure;
-use super::links;
+use super::links::{self, Undo};
 use super::message::{Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send};
 use super::neighbors;
 use super::reach::Reach;
@@ -285,6 +285,8 @@ impl Server {
                 self.name(None, &name)?;
                 let undo = inside(None, move || links::look(&preparation).map(|undo| (preparation, undo)))?;
                 let (preparation, undo) = undo;
+                self.forget_gone(&undo)?;
+                let link = undo.index();
                 let before = self.state.undo_of(&undo);
                 let again = before.is_some();
                 // Before it is done, so that it is undone whenever this process dies.
@@ -292,7 +294,7 @@ impl Server {
                 self.note(Change::Preparing(noted));
                 let prepared = inside(None, move || links::prepare(&preparation, &undo));
                 if prepared.is_err() && !again {
-                    self.note(Change::NotPrepared(name));
+                    self.note(Change::NotPrepared(link));
                 }
                 prepared?;
                 done
@@ -319,6 +321,17 @@ impl Server {
                 done
             }
         }
+    }
+
+    /// Forgets interfaces that had this one's name and are gone: it may be made again any number of times. One that was renamed is restored.
+    fn forget_gone(&mut self, undo: &Undo) -> Result<(), Failure> {
+        let others = self.state.undo.iter().filter(|older| older.had_the_name_of(undo));
+        let others: Vec<u32> = others.map(Undo::index).collect();
+        if !others.is_empty() {
+            let gone = inside(None, move || links::gone(&others))?;
+            gone.into_iter().for_each(|link| self.note(Change::NotPrepared(link)));
+        }
+        Ok(())
     }
 
     /// Starts a standby that knows what this helper knows; returns the router's end of its socket.
@@ -380,7 +393,7 @@ impl Server {
             if let Some(Err(error)) = result {
                 tracing::warn!("{error}");
             }
-            self.note(Change::NotPrepared(undo.name().to_owned()));
+            self.note(Change::NotPrepared(undo.index()));
             lives(router);
         });
     }

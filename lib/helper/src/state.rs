@@ -15,8 +15,8 @@ use perigee_net::Namespace;
 pub(super) enum Change {
     /// An interface is about to be prepared.
     Preparing(Undo),
-    /// It could not be, or was restored: it is as it was.
-    NotPrepared(String),
+    /// The one of this number could not be, or was restored, or is gone: there is nothing to restore.
+    NotPrepared(u32),
     /// The router has to do with this namespace.
     Entered(Namespace),
     /// The router has an interface or a twin of this name.
@@ -60,18 +60,11 @@ pub(super) struct State {
 impl State {
     pub fn apply(&mut self, change: Change) {
         match change {
-            Change::Preparing(undo) => {
-                self.undo.retain(|older| !older.is_outdated_by(&undo));
-                match self.undo.iter_mut().find(|older| older.name() == undo.name()) {
-                    Some(older) => *older = undo,
-                    None => self.undo.push(undo),
-                }
-            }
-            Change::NotPrepared(name) => {
-                if let Some(last) = self.undo.iter().rposition(|undo| undo.name() == name) {
-                    self.undo.remove(last);
-                }
-            }
+            Change::Preparing(undo) => match self.undo.iter_mut().find(|older| older.index() == undo.index()) {
+                Some(older) => *older = undo,
+                None => self.undo.push(undo),
+            },
+            Change::NotPrepared(link) => self.undo.retain(|undo| undo.index() != link),
             Change::Entered(namespace) => drop(self.namespaces.insert(namespace)),
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
             Change::Link(namespace, name, link) => drop(self.links.insert((namespace, name), link)),
@@ -103,7 +96,7 @@ impl State {
 
     /// What is known of an interface that was prepared before: it is restored to what it was then.
     pub fn undo_of(&self, undo: &Undo) -> Option<&Undo> {
-        self.undo.iter().find(|older| older.name() == undo.name() && !older.is_outdated_by(undo))
+        self.undo.iter().find(|older| older.index() == undo.index())
     }
 
     /// The twins, and VLANs on them, of each namespace.

@@ -120,6 +120,7 @@ fn inside() {
     ends::a_twin_that_outlives_its_router_is_removed();
     ends::a_twin_that_was_left_behind_is_made_again_and_anothers_interface_is_not();
     a_prepared_interface_is_restored();
+    ends::an_interface_that_got_the_name_of_a_prepared_one_is_left_alone();
     ends::what_a_later_request_changes_is_restored_too();
     ends::the_loopback_is_refused_and_stays_as_it_was();
     ends::one_refusal_leaves_nothing_else_unrestored();

@@ -41,6 +41,39 @@ pub fn a_twin_that_was_left_behind_is_made_again_and_anothers_interface_is_not()
     assert!(fd.read(&mut [0; 64]).is_ok());
 }
 
+/// The prepared one was renamed, and another one called as it had been: that one got its MAC address, MTU and state, and the renamed one stayed
+/// as it had been prepared.
+pub fn an_interface_that_got_the_name_of_a_prepared_one_is_left_alone() {
+    for prepared_too in [false, true] {
+        ip("link add left type veth peer name right");
+        let link = |name: &str| ip(&format!("-o -d link show dev {name}")).replace("qdisc noop ", "qdisc noqueue ");
+        let before = link("left");
+        let helper = start();
+        let other_mac = Some(MacAddr([2, 9, 9, 9, 9, 9]));
+        let wanted = LinkPreparation { name: "left".into(), other_mac, mtu: Some(1600) };
+        helper.prepare_link(&wanted).unwrap();
+        helper.stand_by().unwrap();
+        ip("link set left down");
+        ip("link set left name renamed");
+        ip("link add left mtu 1300 type veth peer name wrong");
+        ip("link set left up");
+        ip("link set wrong up");
+        let (other, arp) = (link("left"), setting("ipv4", "left", "arp_ignore"));
+        if prepared_too {
+            // The port's interface was made again, as far as the router can see.
+            helper.prepare_link(&wanted).unwrap();
+        }
+        drop(helper);
+        assert_eq!(link("left"), other);
+        assert_eq!(setting("ipv4", "left", "arp_ignore"), arp);
+        ip("link del left");
+        assert_eq!(setting("ipv4", "renamed", "arp_ignore"), "0");
+        ip("link set renamed name left");
+        assert_eq!(link("left"), before);
+        ip("link del left");
+    }
+}
+
 /// A router that was taken over asked for the MAC address and the MTU later than for the rest, and they stayed.
 pub fn what_a_later_request_changes_is_restored_too() {
     ip("link add left type veth peer name right");
