@@ -85,11 +85,7 @@ fn make_way(name: &str) -> Result<(), Failure> {
     let taken = || "an interface of that name is there already; rename it or the port".to_owned().into();
     let look = async |netlink: Handle| find(&netlink, name).await;
     let link = with_netlink(look)?;
-    let alias = attribute(&link, |a| match a {
-        LinkAttribute::IfAlias(alias) => Some(alias.clone()),
-        _ => None,
-    });
-    if kind(&link) != Some(InfoKind::Tun) || alias.as_deref() != Some(ALIAS) {
+    if !is_twin(&link) {
         return Err(taken());
     }
     // The kernel refuses to attach to one that somebody holds.
@@ -98,23 +94,24 @@ fn make_way(name: &str) -> Result<(), Failure> {
         Failure::from("another router has a twin of that name; end that one, or rename the port".to_owned())
     })?;
     tracing::info!("the twin `{name}` was left behind by a router that has ended: it is made again");
-    remove_twins(&[link.header.index])
+    remove_twins(&[(name.to_owned(), link.header.index)])
 }
 
 /// Sets an interface up or down, its carrier, its MTU, its MAC address, its addresses, if it is one of the changeable ones. One that is
-/// gone, by its number, needs nothing.
-pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) -> Result<(), Failure> {
+/// gone, by its number, needs nothing. Returns the number of one that was to be deleted, and is not there any more.
+pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) -> Result<Option<u32>, Failure> {
     let apply = async |netlink: Handle| {
         let index = match change.index {
             Some(index) if name_of(&netlink, index).await?.is_some() => index,
-            Some(_) => return Ok(()),
+            Some(_) => return Ok(change.index.filter(|_| change.delete)),
             None => find(&netlink, &change.name).await?.header.index,
         };
         if changeable.is_some_and(|changeable| !changeable.contains(&index)) {
             return Err("it is no twin of the router's".to_owned().into());
         }
         if change.delete {
-            return Ok(netlink.link().del(index).execute().await?);
+            netlink.link().del(index).execute().await?;
+            return Ok(Some(index));
         }
         for address in &change.remove {
             remove_address(&netlink, index, *address).await?;
@@ -137,7 +134,7 @@ pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) ->
             Some(false) => message.down(),
             None => message,
         };
-        set(&netlink, message).await
+        set(&netlink, message).await.map(|()| None)
     };
     with_netlink(apply).map_err(|failure| failure.of(format_args!("cannot change `{}`", change.name)))
 }
@@ -284,12 +281,14 @@ async fn name_of(netlink: &Handle, index: u32) -> Result<Option<String>, Failure
         Err(error) if is_absent(&error) => None,
         result => result?,
     };
-    Ok(link.and_then(|link| {
-        attribute(&link, |a| match a {
-            LinkAttribute::IfName(name) => Some(name.clone()),
-            _ => None,
-        })
-    }))
+    Ok(link.and_then(|link| own_name(&link)))
+}
+
+fn own_name(link: &LinkMessage) -> Option<String> {
+    attribute(link, |a| match a {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    })
 }
 
 /// Each change is a message of its own: one that is refused does not take the others along. The first refusal is reported.
@@ -315,17 +314,19 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     result
 }
 
-/// Removes interfaces by their numbers: twins, and VLANs on them. They vanish with the router, unless it had them stay; one that is gone
-/// needs nothing, and one that is neither is left alone.
-pub(super) fn remove_twins(links: &[u32]) -> Result<(), Failure> {
+/// Removes interfaces by their names and numbers: twins, and VLANs on them. They vanish with the router, unless it had them stay; one that is
+/// gone needs nothing. The kernel may have given the number to another one, which is left alone: a twin has its alias, a VLAN its name.
+pub(super) fn remove_twins(links: &[(String, u32)]) -> Result<(), Failure> {
     let remove = async |netlink: Handle| {
         let mut result = Ok(());
-        for index in links {
+        for (name, index) in links {
             let found = match netlink.link().get().match_index(*index).execute().try_next().await {
                 Err(error) if is_absent(&error) => None,
                 found => found?,
             };
-            if found.is_some_and(|link| matches!(kind(&link), Some(InfoKind::Tun | InfoKind::Vlan))) {
+            let is_vlan =
+                |link: &LinkMessage| kind(link) == Some(InfoKind::Vlan) && own_name(link).as_ref() == Some(name);
+            if found.is_some_and(|link| is_twin(&link) || is_vlan(&link)) {
                 result = match netlink.link().del(*index).execute().await {
                     Err(error) if !is_absent(&error) => result.and(Err(error.into())),
                     _ => result,
@@ -335,6 +336,15 @@ pub(super) fn remove_twins(links: &[u32]) -> Result<(), Failure> {
         result
     };
     with_netlink(remove).map_err(|failure| failure.of("cannot remove the router's twins"))
+}
+
+/// Whether it is a twin, of whichever router.
+fn is_twin(link: &LinkMessage) -> bool {
+    let alias = attribute(link, |a| match a {
+        LinkAttribute::IfAlias(alias) => Some(alias.clone()),
+        _ => None,
+    });
+    kind(link) == Some(InfoKind::Tun) && alias.as_deref() == Some(ALIAS)
 }
 
 fn kind(link: &LinkMessage) -> Option<InfoKind> {

@@ -273,7 +273,8 @@ impl Server {
             Request::ChangeLink(change) => {
                 let namespace = change.namespace.clone();
                 let changeable = self.state.changeable(namespace.as_ref());
-                inside(namespace.as_ref(), move || links::change(&change, changeable.as_ref()))?;
+                let deleted = inside(namespace.as_ref(), move || links::change(&change, changeable.as_ref()))?;
+                deleted.into_iter().for_each(|link| self.note(Change::Deleted(namespace.clone(), link)));
                 done
             }
             Request::LinkMac(name) => {

@@ -23,6 +23,8 @@ pub(super) enum Change {
     Named(Option<Namespace>, String),
     /// A twin, or a VLAN on one: its name and number. One of the same name, which was made before, is gone.
     Link(Option<Namespace>, String, u32),
+    /// The VLAN or twin of this number was deleted.
+    Deleted(Option<Namespace>, u32),
     /// A file or an empty folder is to be removed at the end, if it is still this one: device and inode.
     Remove(PathBuf, Option<(u64, u64)>),
     /// The router's configuration.
@@ -68,6 +70,9 @@ impl State {
             Change::Entered(namespace) => drop(self.namespaces.insert(namespace)),
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
             Change::Link(namespace, name, link) => drop(self.links.insert((namespace, name), link)),
+            Change::Deleted(namespace, link) => {
+                self.links.retain(|(place, _), number| *place != namespace || *number != link);
+            }
             Change::Remove(path, identity) => self.remove.push((path, identity)),
             Change::Configuration(path) => self.configuration = Some(path),
             Change::Router(process) => self.router = Some(process),
@@ -99,11 +104,11 @@ impl State {
         self.undo.iter().find(|older| older.index() == undo.index())
     }
 
-    /// The twins, and VLANs on them, of each namespace.
-    pub fn links(&self) -> BTreeMap<Option<Namespace>, Vec<u32>> {
-        let mut all: BTreeMap<_, Vec<u32>> = BTreeMap::new();
-        for ((namespace, _), link) in &self.links {
-            all.entry(namespace.clone()).or_default().push(*link);
+    /// The twins, and VLANs on them, of each namespace: names and numbers.
+    pub fn links(&self) -> BTreeMap<Option<Namespace>, Vec<(String, u32)>> {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for ((namespace, name), link) in &self.links {
+            all.entry(namespace.clone()).or_default().push((name.clone(), *link));
         }
         all
     }
@@ -146,6 +151,9 @@ mod tests {
             Change::Named(blue.clone(), "lan".into()),
             Change::Link(blue.clone(), "lan".into(), 6),
             Change::Link(blue.clone(), "lan".into(), 7),
+            Change::Link(blue.clone(), "lan.8".into(), 8),
+            Change::Link(None, "lan.8".into(), 8),
+            Change::Deleted(blue.clone(), 8),
             Change::Remove("/run/a".into(), Some((1, 2))),
             Change::Remove("/run".into(), None),
             Change::Configuration("/etc/router.toml".into()),
@@ -166,6 +174,6 @@ mod tests {
         assert!(copy.may_name_vlan(blue.as_ref(), "lan.100", 100) && !copy.may_name_vlan(blue.as_ref(), "lan.100", 10));
         assert!(!copy.may_name_vlan(None, "lan.100", 100) && !copy.may_name_vlan(blue.as_ref(), "eth0.100", 100));
         assert_eq!(copy.changeable(blue.as_ref()), Some([7].into()), "the one before is gone");
-        assert_eq!(copy.changeable(None), Some([].into()));
+        assert_eq!(copy.changeable(None), Some([8].into()), "one of that number was deleted elsewhere");
     }
 }

@@ -118,6 +118,7 @@ fn inside() {
     a_twin_ends_with_its_descriptor();
     twins_in_another_namespace();
     ends::a_twin_that_outlives_its_router_is_removed();
+    ends::an_interface_that_got_the_number_of_a_twin_or_vlan_stays();
     ends::a_twin_that_was_left_behind_is_made_again_and_anothers_interface_is_not();
     a_prepared_interface_is_restored();
     ends::an_interface_that_got_the_name_of_a_prepared_one_is_left_alone();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! What a router leaves behind at its end, and what becomes of it: twins, and interfaces that cannot be as they were.
 
-use super::{LinkPreparation, MacAddr, Namespace, TwinWanted, children, eventually, exists, ip, setting, start, twin};
+use super::{
+    LinkChange, LinkPreparation, MacAddr, Namespace, TwinWanted, children, eventually, exists, ip, setting, start, twin,
+};
 use std::process::Command;
 
 /// A worker that was taken over had made the twins outlive the router, which this descriptor stands for: they kept its
@@ -20,6 +22,38 @@ pub fn a_twin_that_outlives_its_router_is_removed() {
     drop(helper);
     eventually("the twins' end", || !exists("wan") && !ip("-n blue link show").contains("wan:"));
     assert!(fd.read(&mut [0; 64]).is_err());
+}
+
+/// The helper knew them by their numbers and kinds, and VLANs that a reload had deleted as well.
+pub fn an_interface_that_got_the_number_of_a_twin_or_vlan_stays() {
+    let helper = start();
+    let (fd, status) = helper.make_twin(&twin("wan")).unwrap();
+    helper.stand_by().unwrap();
+    // One of the number, and no twin: the test has no other way to give a number to a TAP.
+    ip("link set wan alias other");
+    // Not every kernel has VLAN interfaces.
+    let has_vlans = Command::new("ip").args("link add link wan name x type vlan id 9".split(' ')).output().unwrap();
+    if has_vlans.status.success() {
+        ip("link del x");
+        ip("link add left type veth peer name right");
+        let number = |name: &str| ip(&format!("-o link show dev {name}")).split(':').next().unwrap().to_owned();
+        helper.make_vlan("wan", 7, &TwinWanted { addresses: Vec::new(), ..twin("wan.7") }).unwrap();
+        helper.make_vlan("wan", 8, &TwinWanted { addresses: Vec::new(), ..twin("wan.8") }).unwrap();
+        let numbers = [number("wan.7"), number("wan.8")];
+        // Deleted for a reload, and by somebody else.
+        helper.change_link(&LinkChange { name: "wan.7".into(), delete: true, ..LinkChange::default() }).unwrap();
+        ip("link del wan.8");
+        ip(&format!("link add link left name wan.7 index {} type vlan id 7", numbers[0]));
+        ip(&format!("link add link left name mine index {} type vlan id 8", numbers[1]));
+    }
+    drop(helper);
+    assert!(exists("wan"), "the interface {}", status.index);
+    if has_vlans.status.success() {
+        assert!(exists("wan.7") && exists("mine"));
+        ip("link del left");
+    }
+    drop(fd);
+    eventually("the twin's end", || !exists("wan"));
 }
 
 pub fn a_twin_that_was_left_behind_is_made_again_and_anothers_interface_is_not() {
