@@ -344,7 +344,7 @@ fn assemble(
     let places: Vec<_> =
         config.workers.iter().zip(of_workers).map(|(worker, node)| (worker.core, copy(node))).collect();
     let ports = opened.ports.iter().zip(twins).map(router_port).collect();
-    let read = scripts::reader(opened.helper.clone());
+    let read = scripts::reader(opened.helper.as_ref());
     let slow = SlowParts {
         version: version(&config, path),
         ports: Ports::new(&config, ports, wiring.slow, below),

@@ -8,7 +8,7 @@ use perigee_lua::{Budgets, OverBudget, Script, Scripts};
 use perigee_router::{Progress, ReadFile, ReadScript, Refusal, ScriptControl, ScriptSource, ScriptView};
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The script at a path, or the built-in one.
@@ -16,9 +16,11 @@ pub fn read(path: Option<&Path>) -> Result<Script, perigee_lua::ScriptError> {
     path.map_or_else(|| Ok(Script::builtin()), Script::read)
 }
 
-/// Reads files as the router may; what it may not read is opened by the helper, if it belongs to the configuration.
-pub fn reader(helper: Option<Arc<Helper>>) -> ReadFile {
-    Arc::new(move |path, longest| match (perigee_file::read(path, longest), &helper) {
+/// Reads files as the router may; what it may not read is opened by the helper, if it belongs to the configuration. Threads that read have no
+/// part in the router's end, so none of them keeps the helper from restoring interfaces then.
+pub fn reader(helper: Option<&Arc<Helper>>) -> ReadFile {
+    let helper = helper.map_or_else(Weak::new, Arc::downgrade);
+    Arc::new(move |path, longest| match (perigee_file::read(path, longest), helper.upgrade()) {
         (Err(error), Some(helper)) if error.kind() == ErrorKind::PermissionDenied => {
             perigee_file::read_opened(helper.open_file(path).map_err(io::Error::other)?, longest)
         }
@@ -95,5 +97,23 @@ impl ScriptControl for LuaScripts {
             over_budget: counters.over_budget.get(),
         };
         self.0.counters().iter().enumerate().map(view).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// A thread that still read a file when the router ended had the helper, which then restored nothing before the process was gone.
+    #[test]
+    fn what_reads_files_does_not_keep_the_helper() {
+        let helper = Arc::new(Helper::start_with(&mut Command::new("true")).unwrap());
+        let read = reader(Some(&helper));
+        let file = std::env::current_exe().unwrap();
+        assert!(!read(&file, perigee_file::LONGEST).unwrap().is_empty());
+        let helper = Arc::into_inner(helper).expect("nothing else has it");
+        drop(helper);
+        assert_eq!(read(Path::new("/nowhere/file"), 1).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
