@@ -13,7 +13,7 @@ use perigee_api::queries::{ShowDrops, ShowNeighborUsage, ShowPorts};
 use perigee_dpdk as dpdk;
 use perigee_fib::synth::Random;
 use perigee_lab::seen::Seen;
-use perigee_lab::{Bird, Host, Launch, Place, Process, Router, Wire, World, isolation};
+use perigee_lab::{Bird, Host, Launch, Pings, Place, Process, Router, Wire, World, isolation};
 use perigee_net::MacAddr;
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,8 +29,10 @@ const UNTIL_ASKED: Duration = Duration::from_secs(2);
 /// New hosts of each family on each of the two links.
 const HOSTS: u16 = 10;
 /// Packets per second of known traffic, and of pings to the router.
-const KNOWN: (&str, u64) = ("0.002", 500);
-const PINGS: (&str, u64) = ("0.01", 100);
+const KNOWN: (Duration, u64) = (Duration::from_millis(2), 500);
+const PINGS: (Duration, u64) = (Duration::from_millis(10), 100);
+/// How late the last reply may be.
+const LATE: Duration = Duration::from_secs(2);
 
 /// OSPF finds a neighbor dead after 4 seconds, BGP after 3.
 const OSPF: &str = "protocol ospf v2 ospf1 { debug { states, events }; ipv4 { import all; export none; }; area 0 { \
@@ -209,16 +211,21 @@ impl Scene {
         // They have to be there before the flood, and until after it.
         let length = args.seconds + 2.0;
         let pings = [
-            ping(&self.west, KNOWN, length, "10.2.0.2")?,
-            ping(&self.west, KNOWN, length, "2001:db8:2::2")?,
-            ping(&self.west, PINGS, length, "10.1.0.1")?,
-            ping(&self.peer, PINGS, length, "10.3.0.1")?,
-            ping(&self.bystander, PINGS, length, "10.77.0.2")?,
-            ping(&self.bystander, PINGS, length, "2001:db8:77::2")?,
+            (&self.west, KNOWN, "10.2.0.2"),
+            (&self.west, KNOWN, "2001:db8:2::2"),
+            (&self.west, PINGS, "10.1.0.1"),
+            (&self.peer, PINGS, "10.3.0.1"),
+            (&self.bystander, PINGS, "10.77.0.2"),
+            (&self.bystander, PINGS, "2001:db8:77::2"),
         ];
+        let pings = pings.map(|(from, pace, to)| {
+            let pings = ping(pace, length);
+            (pings, from.start(&pings.command(to)))
+        });
         std::thread::sleep(Duration::from_secs(1));
         let (sent, asked) = self.garbage_and_questions(args, kind)?;
-        let [known4, known6, router, router_same, bystanders4, bystanders6] = pings.map(|pings| pinged(pings, length));
+        let [known4, known6, router, router_same, bystanders4, bystanders6] =
+            pings.map(|(pings, process)| pinged(pings, process?, length));
         let after = Look::take(&mut api, &self.router)?;
         std::thread::sleep(Duration::from_secs_f64(args.rest));
         let rested = Look::take(&mut api, &self.router)?;
@@ -339,23 +346,18 @@ impl Look {
     }
 }
 
-fn ping(from: &Host, (pause, rate): (&str, u64), seconds: f64, to: &str) -> Result<Process> {
-    let count = (rate as f64 * seconds) as u64;
-    from.start(&format!("ping -n -q -i {pause} -c {count} -W 1 {to}"))
+/// Requests of this kind for so long.
+fn ping((interval, rate): (Duration, u64), seconds: f64) -> Pings {
+    Pings { count: (rate as f64 * seconds) as u64, interval, patience: LATE }
 }
 
 /// Its end: how many were sent, and how many answered.
-fn pinged(mut process: Process, seconds: f64) -> Result<Pinged> {
+fn pinged(pings: Pings, mut process: Process, seconds: f64) -> Result<Pinged> {
     process.wait(Duration::from_secs_f64(seconds * 3.0) + PATIENCE)?;
     let said = process.stdout();
-    let number = |unit: &str| {
-        let line = said.lines().find(|line| line.contains("packets transmitted"))?;
-        let part = line.split(',').find(|part| part.contains(unit))?;
-        part.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let counts = number("transmitted").zip(number("received"));
-    let (sent, answered) = counts.with_context(|| format!("ping says {said}{}", process.stderr()))?;
-    Ok(Pinged { sent, answered })
+    let last = || said.lines().last().unwrap_or_default();
+    let replies = pings.replies(&said).with_context(|| format!("ping says {}{}", last(), process.stderr()))?;
+    Ok(Pinged { sent: replies.sent, answered: replies.received })
 }
 
 /// Sends so many frames per second; how many there were.

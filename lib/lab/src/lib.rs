@@ -10,6 +10,7 @@
 //! Device      what a tester measures, between two cables: Linux, perigee, testpmd or any command line
 //! Router      a running `perigee run`
 //! Bird, Frr   routing daemons, next to the router or on a host; `bird::Configuration`, `frr::bgp`: their configurations
+//! Pings       ping's command line, and how many of its requests were answered
 //! seen        what /proc says about processes: helpers, memory
 //! Process     what all of these are: started, watched, killed by its number, never outliving its handle
 //! wait_for    what all of these wait by; PERIGEE_PATIENCE multiplies its bounds
@@ -25,6 +26,7 @@ pub mod frr;
 mod host;
 pub mod isolation;
 mod open;
+mod ping;
 mod place;
 mod process;
 mod router;
@@ -39,6 +41,7 @@ pub use device::Device;
 pub use frr::Frr;
 pub use host::Host;
 pub use isolation::Isolation;
+pub use ping::{Pings, Replies, RoundTrip};
 pub use place::Place;
 pub use process::{Ended, Process, end_after, run};
 pub use router::{Launch, Router, program};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! BIRD next to the router and on the server: BGP over perigee's twins, and what happens to the routes.
 
-use super::probes::{self, Ping};
+use super::probes;
 use super::progress::step;
 use super::world::{Network, SERVER};
 use super::{account, account::Accounts, router};
@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use indicatif::HumanCount;
 use perigee_api::queries::ShowRoutes;
 use perigee_lab::bird::{Channel, Configuration, Session};
-use perigee_lab::{Bird, Host, Router, patient};
+use perigee_lab::{Bird, Host, Replies, Router, patient};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -47,13 +47,13 @@ pub struct Results {
     /// Seconds from when both BIRDs answered to the session.
     pub session: f64,
     pub announced: Table,
-    pub pings: Vec<(String, Ping)>,
+    pub pings: Vec<(String, Replies)>,
     pub withdrawn: Table,
     /// Networks that still answer, and those that the router says it has no route to.
     pub left: u64,
     pub no_route: u64,
     pub again: Table,
-    pub pings_again: Vec<(String, Ping)>,
+    pub pings_again: Vec<(String, Replies)>,
     pub accounts: Accounts,
 }
 

@@ -2,11 +2,11 @@
 //! The results of `perigee demo --bgp`: as text and as JSON.
 
 use super::bgp::{ROUTES, Results, Table};
-use super::probes::Ping;
 use super::report::{AccountsJson, accounts_text, ping};
 use super::world::{CLIENT, SERVER};
 use anyhow::Result;
 use indicatif::HumanCount;
+use perigee_lab::Replies;
 use serde::Serialize;
 
 /// The results as JSON.
@@ -33,12 +33,12 @@ struct Bgp<'a> {
 #[derive(Serialize)]
 struct Pinged<'a> {
     address: &'a str,
-    ping: &'a Ping,
+    ping: &'a Replies,
 }
 
 /// The results as JSON.
 pub fn json(results: &Results) -> Result<String> {
-    fn pinged(pings: &[(String, Ping)]) -> Vec<Pinged<'_>> {
+    fn pinged(pings: &[(String, Replies)]) -> Vec<Pinged<'_>> {
         pings.iter().map(|(address, ping)| Pinged { address, ping }).collect()
     }
     let Results { session, announced, pings, withdrawn, left, no_route, again, pings_again, accounts } = results;
@@ -89,10 +89,10 @@ fn table(table: &Table) -> String {
 }
 
 /// Sums up all pings.
-fn together(pings: &[(String, Ping)]) -> Ping {
+fn together(pings: &[(String, Replies)]) -> Replies {
     let sent = pings.iter().map(|(_, ping)| ping.sent).sum::<u64>();
     let received = pings.iter().map(|(_, ping)| ping.received).sum::<u64>();
-    Ping { loss: (100 * sent.saturating_sub(received)).div_ceil(sent.max(1)), sent, received, rtt_ms: None }
+    Replies { loss: (100 * sent.saturating_sub(received)).div_ceil(sent.max(1)), sent, received, rtt_ms: None }
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
 
     fn results() -> Results {
         let table = |linux, seconds| Table { linux, perigee: linux, seconds };
-        let ping = || vec![("20.0.0.1".to_owned(), Ping { loss: 0, sent: 5, received: 5, rtt_ms: None })];
+        let ping = || vec![("20.0.0.1".to_owned(), Replies { loss: 0, sent: 5, received: 5, rtt_ms: None })];
         Results {
             session: 1.25,
             announced: table(10_000, 0.5),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Pings to each of the server's addresses.
-const PINGS: u32 = 10;
+const PINGS: u64 = 10;
 
 pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     isolation::end_with_input(folder)?;

@@ -2,32 +2,14 @@
 //! What real programs report about the path through the router.
 
 use anyhow::{Context, Result, bail};
-use perigee_lab::{Host, LONGEST_WAIT, Process, wait_until};
+use perigee_lab::{Host, LONGEST_WAIT, Pings, Process, Replies, wait_until};
 use serde::Serialize;
 use serde_json::Value;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// How long iperf3 sends.
 pub const IPERF_SECONDS: u32 = 3;
-
-/// A ping's statistics.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct Ping {
-    /// Percent.
-    pub loss: u64,
-    pub sent: u64,
-    pub received: u64,
-    /// Null if nothing came back.
-    pub rtt_ms: Option<RoundTrip>,
-}
-
-/// Milliseconds.
-#[derive(Debug, PartialEq, Serialize)]
-pub struct RoundTrip {
-    pub min: f64,
-    pub avg: f64,
-    pub max: f64,
-}
 
 /// A TCP connection's throughput.
 #[derive(Debug, PartialEq, Serialize)]
@@ -38,31 +20,16 @@ pub struct Iperf {
 }
 
 /// Some pings from the client.
-pub fn ping(client: &Host, address: &str, count: u32) -> Result<Ping> {
+pub fn ping(client: &Host, address: &str, count: u64) -> Result<Replies> {
+    let pings = Pings { count, interval: Duration::from_millis(100), patience: Duration::from_secs(20) };
     // It fails if nothing comes back, which its statistics show.
-    let ended = client.run(&format!("ping -n -q -c {count} -i 0.1 -W 20 {address}"));
-    let ping = parse_ping(&ended.out);
-    let ping = ping.with_context(|| format!("`{}` is not understood: {}", ended.command, ended.complaint()))?;
-    if ping.received == 0 {
+    let ended = client.run(&pings.command(address));
+    let replies = pings.replies(&ended.out);
+    let replies = replies.with_context(|| format!("`{}` is not understood: {}", ended.command, ended.complaint()))?;
+    if replies.received == 0 {
         bail!("no ping to {address} came back");
     }
-    Ok(ping)
-}
-
-fn parse_ping(text: &str) -> Option<Ping> {
-    let counts = text.lines().find(|line| line.contains("packets transmitted"))?;
-    let count = |suffix: &str| {
-        let piece = counts.split(',').map(str::trim).find(|piece| piece.ends_with(suffix))?;
-        piece.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let (sent, received) = (count("transmitted")?, count("received")?);
-    let loss = (100 * sent.saturating_sub(received)).div_ceil(sent.max(1));
-    let round_trip = text.lines().find(|line| line.contains("min/avg/max")).and_then(|line| {
-        let mut numbers =
-            line.split_once('=')?.1.split('/').map(|number| number.split_whitespace().next()?.parse().ok());
-        Some(RoundTrip { min: numbers.next()??, avg: numbers.next()??, max: numbers.next()?? })
-    });
-    Some(Ping { loss, sent, received, rtt_ms: round_trip })
+    Ok(replies)
 }
 
 /// The hops to an address, the first of which must be the router.
@@ -120,40 +87,6 @@ fn parse_iperf3(text: &str) -> Result<Iperf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn round_trip(min: f64, avg: f64, max: f64) -> Option<RoundTrip> {
-        Some(RoundTrip { min, avg, max })
-    }
-
-    #[test]
-    fn ping_of_iputils() {
-        let text = "PING 10.0.2.2 (10.0.2.2) 56(84) bytes of data.\n\n--- 10.0.2.2 ping statistics ---\n\
-            3 packets transmitted, 3 received, 0% packet loss, time 206ms\nrtt min/avg/max/mdev = 0.044/0.091/0.186/0.066 ms\n";
-        let expected = Ping { loss: 0, sent: 3, received: 3, rtt_ms: round_trip(0.044, 0.091, 0.186) };
-        assert_eq!(parse_ping(text), Some(expected));
-    }
-
-    #[test]
-    fn ping_with_losses() {
-        let nothing = "\n--- 10.0.0.1 ping statistics ---\n2 packets transmitted, 0 received, +2 errors, 100% packet loss, time 102ms\n\n";
-        assert_eq!(parse_ping(nothing), Some(Ping { loss: 100, sent: 2, received: 0, rtt_ms: None }));
-        // A loss is never rounded to none.
-        let little = "1000 packets transmitted, 999 received, 0.1% packet loss, time 1ms\nrtt min/avg/max/mdev = 1.5/2/3/0 ms, pipe 2\n";
-        assert_eq!(
-            parse_ping(little),
-            Some(Ping { loss: 1, sent: 1000, received: 999, rtt_ms: round_trip(1.5, 2.0, 3.0) })
-        );
-    }
-
-    #[test]
-    fn ping_of_busybox() {
-        let text = "3 packets transmitted, 2 packets received, 33% packet loss\nround-trip min/avg/max = 0.044/0.091/0.186 ms\n";
-        assert_eq!(
-            parse_ping(text),
-            Some(Ping { loss: 34, sent: 3, received: 2, rtt_ms: round_trip(0.044, 0.091, 0.186) })
-        );
-        assert_eq!(parse_ping("ping: bad address"), None);
-    }
 
     #[test]
     fn traceroute_lines() {

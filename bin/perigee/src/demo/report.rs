@@ -3,7 +3,7 @@
 
 use super::account::{Accounts, Hosts, Perigee};
 use super::bgp::Birds;
-use super::probes::{Iperf, Ping};
+use super::probes::Iperf;
 use super::router::{self, BLOCKLIST, CONFIG, FASTPATH, LOG, SOCKET};
 use super::world::{CLIENT, SERVER};
 use crate::output::word;
@@ -11,15 +11,15 @@ use crate::show;
 use anyhow::{Context, Result};
 use indicatif::HumanCount;
 use perigee_api::answers::{DropKind, DropStatus};
-use perigee_lab::{Bird, Isolation};
+use perigee_lab::{Bird, Isolation, Replies};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
 
 /// All results.
 pub struct Results {
-    pub ping: Ping,
-    pub ping6: Ping,
+    pub ping: Replies,
+    pub ping6: Replies,
     pub traceroute: Vec<String>,
     pub iperf3: Iperf,
     pub accounts: Accounts,
@@ -28,8 +28,8 @@ pub struct Results {
 /// The results as JSON.
 #[derive(Serialize)]
 struct Json<'a> {
-    ping: &'a Ping,
-    ping6: &'a Ping,
+    ping: &'a Replies,
+    ping6: &'a Replies,
     traceroute: &'a [String],
     iperf3: &'a Iperf,
     #[serde(flatten)]
@@ -150,8 +150,8 @@ pub fn accounts_text(accounts: &Accounts) -> Vec<String> {
 }
 
 /// Pings, and how long they took.
-pub fn ping(ping: &Ping) -> String {
-    let Ping { loss, sent, received, rtt_ms } = ping;
+pub fn ping(ping: &Replies) -> String {
+    let Replies { loss, sent, received, rtt_ms } = ping;
     let round_trip = rtt_ms
         .as_ref()
         .map(|rtt| format!(", round trip {:.2} / {:.2} / {:.2} ms (min / avg / max)", rtt.min, rtt.avg, rtt.max));
@@ -232,8 +232,8 @@ mod tests {
             per_worker: vec![1],
         };
         Results {
-            ping: Ping { loss: 0, sent: 10, received: 10, rtt_ms: None },
-            ping6: Ping { loss: 10, sent: 10, received: 9, rtt_ms: None },
+            ping: Replies { loss: 0, sent: 10, received: 10, rtt_ms: None },
+            ping6: Replies { loss: 10, sent: 10, received: 9, rtt_ms: None },
             traceroute: vec!["10.0.1.1".to_owned(), "10.0.2.2".to_owned()],
             iperf3: Iperf { gbps: 1.25, retransmits: 3 },
             accounts: Accounts { hosts: Hosts::default(), perigee: Perigee::default(), drops: vec![drop] },
