@@ -106,6 +106,17 @@ impl Host {
         wait_seeing(LONGEST_WAIT, "the link-local address to be valid", shown, |shown| shown.contains("fe80")).map(drop)
     }
 
+    /// Waits until Linux sends through `eth0`. From when the other end is up until a work queue of the kernel comes to it, which takes
+    /// seconds on a busy machine, it drops what is sent, and counts nothing.
+    ///
+    /// # Errors
+    /// It does not get there.
+    pub fn has_link(&self) -> Result<()> {
+        let shown = || self.run("ip -br link show dev eth0 up").output();
+        let is_up = |shown: &String| shown.split_whitespace().nth(1) == Some("UP");
+        wait_seeing(LONGEST_WAIT, "eth0 to have a link", shown, is_up).map(drop)
+    }
+
     /// Sets `/proc/sys/net/NAME` on this host.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use super::progress::step;
 use super::world::{self, Network};
 use super::{DemoArgs, account, bgp, bgp_report, probes, report, router};
 use anyhow::{Context, Result};
-use perigee_lab::{Process, Router, isolation};
+use perigee_lab::{Host, Process, Router, isolation};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,8 +16,11 @@ const PINGS: u64 = 10;
 pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     isolation::end_with_input(folder)?;
     let network = step("namespaces client, router, server; Linux forwards nothing", || Network::build(folder))?;
-    let mut router =
-        step("perigee run: DPDK on two veth ports, one worker", || router::start(folder, args.fib.as_deref()))?;
+    let mut router = step("perigee run: DPDK on two veth ports, one worker", || {
+        let router = router::start(folder, args.fib.as_deref())?;
+        [&network.client, &network.server].into_iter().try_for_each(Host::has_link)?;
+        Ok(router)
+    })?;
     // These run until the end, for users who look around meanwhile.
     let (mut birds, mut listening) = (None, None);
     let results = router.or_why(|router| match args.bgp {
