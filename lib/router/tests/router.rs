@@ -10,14 +10,12 @@ use perigee_api::{Backend, Query, Reply, Request, RouteChange, Server};
 use perigee_fib::lookup::nodes::{Place, read_copy};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address, MacAddr, PrefixOf};
-use perigee_netlink::message::{Link, Message};
-use perigee_netlink::{LinkLosses, LinkStatistics, Source, SourceCounters, Update};
 use perigee_packet::wire::{arp, checksum, ethernet, icmp4};
 use perigee_packet::{Arp, Ethernet, Icmp4, Ipv4, Pool};
-use perigee_router::{Below, Lookups};
+use perigee_router::Lookups;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
@@ -372,79 +370,6 @@ fn each_steer_says_for_itself_whether_the_device_does_it() {
     let done: Vec<DoneIn> = shown.iter().map(|filter| filter.done_in).collect();
     assert_eq!(done, [DoneIn::Hardware, DoneIn::Software]);
     assert_eq!(bed.end(), 0);
-}
-
-/// Reports of Linux on the interfaces under ports.
-#[derive(Clone, Default)]
-struct Links(Arc<Mutex<VecDeque<Update>>>);
-
-impl Links {
-    fn report(&self, name: &str, carrier: bool) {
-        let link = Link { index: 3, name: name.into(), up: true, carrier, mtu: 1500, ..Link::default() };
-        self.0.lock().unwrap().push_back(Update::Notifications(vec![Message::Link(link)]));
-    }
-}
-
-impl Source for Links {
-    fn next(&mut self) -> Option<Update> {
-        self.0.lock().unwrap().pop_front()
-    }
-    fn dump(&mut self) {}
-    fn counters(&self) -> SourceCounters {
-        SourceCounters::default()
-    }
-}
-
-/// What the kernel says that a link has lost.
-#[derive(Clone, Default)]
-struct Lost(Arc<Mutex<LinkLosses>>);
-
-impl LinkStatistics for Lost {
-    fn losses(&self, index: u32) -> Option<LinkLosses> {
-        (index == 3).then(|| *self.0.lock().unwrap())
-    }
-}
-
-#[test]
-fn what_the_kernel_loses_under_a_port_is_shown_once_the_router_uses_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = TWO_PORTS.replace("device = \"heap0\"", "interface = \"eth0\"");
-    let (links, lost) = (Links::default(), Lost::default());
-    let below = Below { reports: Box::new(links.clone()), statistics: Box::new(lost.clone()) };
-    let mut bed = Bed::over_links(&text, &folder.path().join("a.toml"), ONE_EACH, below);
-    let shown = |bed: &mut Bed| -> Vec<Option<u64>> {
-        let ports = ask(bed, ShowPorts {}).unwrap();
-        ports.iter().map(|port| port.kernel.as_ref().map(|kernel| kernel.receive_dropped)).collect()
-    };
-    lost.0.lock().unwrap().receive_dropped = 1000;
-    links.report("eth0", true);
-    bed.settle();
-    assert_eq!(
-        shown(&mut bed),
-        [Some(0), None],
-        "what was lost before is not this router's; the other port has no interface"
-    );
-    lost.0.lock().unwrap().receive_dropped += 7;
-    assert_eq!(shown(&mut bed), [Some(7), None]);
-}
-
-#[test]
-fn a_cable_that_is_pulled_under_a_port_is_noticed_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = TWO_PORTS.replace("device = \"heap0\"", "interface = \"eth0\"");
-    let links = Links::default();
-    let below = Below { reports: Box::new(links.clone()), statistics: Box::new(Lost::default()) };
-    let mut bed = Bed::over_links(&text, &folder.path().join("a.toml"), ONE_EACH, below);
-    let up = |bed: &mut Bed| -> Vec<bool> { ask(bed, ShowPorts {}).unwrap().iter().map(|port| port.link_up).collect() };
-    bed.settle();
-    assert_eq!(up(&mut bed), [true, true]);
-    // No time passes: nothing that is looked after at intervals is due.
-    links.report("eth0", false);
-    bed.settle();
-    assert_eq!(up(&mut bed), [false, true]);
-    links.report("eth0", true);
-    bed.settle();
-    assert_eq!(up(&mut bed), [true, true]);
 }
 
 #[test]
