@@ -269,4 +269,72 @@ mod tests {
             assert_eq!(pseudo_header(&packet[..length]), DAMAGED, "{length} bytes");
         }
     }
+
+    /// TCP or UDP behind an IPv6 header, with its checksum of zero; `said` is the length in the header.
+    fn over_ipv6(protocol: u8, said: u16, behind: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0, (said >> 8) as u8, said as u8, protocol, 64];
+        packet.extend((1..=32).collect::<Vec<u8>>());
+        packet.extend(behind);
+        packet
+    }
+
+    /// The pseudo header of RFC 8200, 8.1, written out and summed.
+    fn sum_of_ipv6(protocol: u8, length: u16) -> u32 {
+        let mut summed: Vec<u8> = (1..=32).collect();
+        summed.extend([0, 0, (length >> 8) as u8, length as u8, 0, 0, 0, protocol]);
+        u32::from(!slow(&summed, 0))
+    }
+
+    #[test]
+    fn a_pseudo_header_of_ipv6_is_that_of_rfc_8200() {
+        let (tcp, mut udp) = ([1; 20], [1; 300]);
+        assert_eq!(pseudo_header(&over_ipv6(6, 20, &tcp)), sum_of_ipv6(6, 20));
+        assert_eq!(pseudo_header(&over_ipv6(17, 300, &udp)), sum_of_ipv6(17, 300));
+        assert_eq!(pseudo_header(&over_ipv6(17, 8, &udp)), sum_of_ipv6(17, 8), "what follows is not the packet's");
+        udp[6..8].fill(0);
+        assert_eq!(pseudo_header(&over_ipv6(17, 8, &udp[..8])), sum_of_ipv6(17, 8), "zero has no meaning of its own");
+        assert_eq!(pseudo_header(&over_ipv6(6, 19, &tcp)), DAMAGED);
+        assert_eq!(pseudo_header(&over_ipv6(17, 7, &udp)), DAMAGED);
+        assert_eq!(pseudo_header(&over_ipv6(6, 21, &tcp)), DAMAGED);
+        assert_eq!(pseudo_header(&over_ipv6(58, 20, &tcp)), NO_CHECKSUM);
+        assert_eq!(pseudo_header(&over_ipv6(6, 0, &[])), DAMAGED);
+        assert_eq!(pseudo_header(&over_ipv6(6, 0, &[])[..39]), DAMAGED);
+    }
+
+    #[test]
+    fn options_of_ipv4_and_bytes_behind_a_packet_are_not_summed() {
+        let plain = pseudo_header(&udp4(b"hello"));
+        let mut padded = udp4(b"hello");
+        padded.extend([9; 13]);
+        assert_eq!(pseudo_header(&padded), plain);
+        let mut with_options = udp4(b"hello");
+        (with_options[0], with_options[3]) = (0x46, with_options[3] + 4);
+        with_options.splice(20..20, [7; 4]);
+        assert_eq!(pseudo_header(&with_options), plain);
+        // As long as a header and nothing else, and shorter than its header.
+        for total in [24, 23] {
+            with_options[3] = total;
+            assert_eq!(pseudo_header(&with_options), DAMAGED, "{total}");
+        }
+        // The last fragment, and one that may not be fragmented.
+        for (flags, expected) in [([0x00, 0x01], NO_CHECKSUM), ([0x40, 0x00], plain)] {
+            padded[6..8].copy_from_slice(&flags);
+            assert_eq!(pseudo_header(&padded), expected);
+        }
+        let mut tcp = udp4(&[0; 12]);
+        tcp[9] = 6;
+        tcp[26..28].fill(0);
+        let expected = u32::from(!slow(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 6, 0, 20], 0));
+        assert_eq!(pseudo_header(&tcp), expected, "zero has no meaning of its own in TCP");
+    }
+
+    #[test]
+    fn nothing_has_the_checksum_of_nothing() {
+        // SAFETY: no bytes are read.
+        unsafe {
+            assert_eq!(cksum_generic(std::ptr::null(), 20, 0), 0xffff);
+            assert_eq!(cksum_generic([1, 2].as_ptr(), 0, 0), 0xffff);
+            assert_eq!(pseudo_header_initial(std::ptr::null(), 20), DAMAGED);
+        }
+    }
 }

@@ -155,4 +155,61 @@ mod tests {
             assert!(accepted > 5000, "{size}: {accepted}");
         }
     }
+
+    #[test]
+    fn a_low_half_belongs_to_the_turn_that_the_window_lies_in() {
+        let turn = 1_u64 << 32;
+        let high = |low: u32, top: u64| {
+            let mut bits = [0; 8];
+            // SAFETY: as many bits as that.
+            unsafe { check_seq_no(low, top, bits.as_mut_ptr(), 64) }
+        };
+        // The window begins at 37: what is below belongs to the next turn.
+        assert_eq!([36, 37, 100, 101].map(|low| high(low, 100)), [1, 0, 0, 0]);
+        // It begins at 0, and would begin before.
+        assert_eq!([0, 63, 64].map(|low| high(low, 63)), [0, 0, 0]);
+        assert_eq!([0, 62, 63].map(|low| high(low, 62)), [0, 0, 0]);
+        assert_eq!(high(u32::MAX, 62), -1, "there is no turn before the first");
+        // It begins in the turn before.
+        let bottom = u32::MAX - 52;
+        assert_eq!([bottom - 1, bottom, u32::MAX, 0, 11].map(|low| high(low, 2 * turn + 10)), [2, 1, 1, 2, 2]);
+        // There is none after the last.
+        assert_eq!([u32::MAX - 64, u32::MAX - 63].map(|low| high(low, u64::MAX)), [-1, i64::from(u32::MAX)]);
+    }
+
+    #[test]
+    fn what_a_window_skips_is_new_and_what_leaves_it_is_forgotten() {
+        let mut bits = [0; 8];
+        // SAFETY: as many bits as that.
+        let mut track = |low, top| unsafe { track_seq_no(0, low, top, bits.as_mut_ptr(), 64) };
+        assert_eq!([track(70, 0), track(75, 70), track(72, 75)], [70, 75, 75]);
+        assert_eq!(track(11, 75), 75, "too old: that bit is 75's");
+        // SAFETY: as above.
+        let mut check = |low, top| unsafe { check_seq_no(low, top, bits.as_mut_ptr(), 64) };
+        let seen: Vec<u32> = (12..=75).filter(|low| check(*low, 75) < 0).collect();
+        assert_eq!(seen, [70, 72, 75]);
+        // 64 further, nothing of before is left; 63 further, one number is.
+        for (next, left) in [(139, vec![]), (138, vec![75])] {
+            let mut bits = bits;
+            // SAFETY: as above.
+            unsafe {
+                assert_eq!(track_seq_no(0, next, 75, bits.as_mut_ptr(), 64), next.into());
+                let is_seen = |low: &u32| check_seq_no(*low, next.into(), bits.as_mut_ptr(), 64) < 0;
+                assert_eq!((next - 63..next).filter(is_seen).collect::<Vec<u32>>(), left);
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_window_nothing_is_new() {
+        let mut bits = [0; 8];
+        // SAFETY: nothing is read or written.
+        unsafe {
+            assert_eq!(check_seq_no(5, 1, std::ptr::null_mut(), 64), -1);
+            assert_eq!(check_seq_no(5, 1, bits.as_mut_ptr(), 7), -1);
+            assert_eq!(track_seq_no(0, 5, 1, std::ptr::null_mut(), 64), 1);
+            assert_eq!(track_seq_no(0, 5, 1, bits.as_mut_ptr(), 7), 1);
+            assert_eq!((check_seq_no(5, 1, bits.as_mut_ptr(), 8), track_seq_no(0, 5, 1, bits.as_mut_ptr(), 8)), (0, 5));
+        }
+    }
 }

@@ -270,4 +270,70 @@ mod tests {
             }
         }
     }
+
+    /// A connection, and what the second end of it receives: its result, bytes, and how many descriptors.
+    fn connected() -> (OwnedFd, OwnedFd) {
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        (one.into(), other.into())
+    }
+
+    fn received(from: c_int) -> (c_int, Vec<u8>) {
+        let (mut room, mut descriptors, mut count) = ([0u8; HEADER + PAYLOAD], [-1; DESCRIPTORS], 0);
+        // SAFETY: room is as long as is said.
+        let got = unsafe { vhost_user_receive(from, room.as_mut_ptr(), descriptors.as_mut_ptr(), &raw mut count) };
+        (got, room[..got.max(0) as usize].to_vec())
+    }
+
+    #[test]
+    fn the_longest_message_arrives_and_a_longer_one_is_none() {
+        use rustix::fd::AsRawFd;
+        let (one, other) = connected();
+        let longest = message(5, PAYLOAD as u32, PAYLOAD);
+        // SAFETY: the message is as long as it says.
+        assert_eq!(unsafe { vhost_user_send(one.as_raw_fd(), longest.as_ptr()) }, (HEADER + PAYLOAD) as c_int);
+        assert_eq!(received(other.as_raw_fd()), ((HEADER + PAYLOAD) as c_int, longest));
+        let longer = message(5, PAYLOAD as u32 + 1, PAYLOAD + 1);
+        // SAFETY: as above.
+        assert_eq!(unsafe { vhost_user_send(one.as_raw_fd(), longer.as_ptr()) }, -1);
+        send(&one, &longer, SendFlags::empty()).unwrap();
+        assert_eq!(received(other.as_raw_fd()).0, 0);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_off_ends_the_connection() {
+        use rustix::fd::AsRawFd;
+        for length in [HEADER - 1, HEADER + 7] {
+            let (one, other) = connected();
+            send(&one, &message(5, 8, 8)[..length], SendFlags::empty()).unwrap();
+            drop(one);
+            assert_eq!(received(other.as_raw_fd()).0, 0, "{length} bytes");
+        }
+        let (one, other) = connected();
+        drop(one);
+        assert_eq!(received(other.as_raw_fd()).0, 0, "the other end is closed");
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_and_no_crash() {
+        let message = message(5, 0, 0);
+        let (mut room, mut descriptors, mut count) = ([0u8; HEADER + PAYLOAD], [-1; DESCRIPTORS], 0);
+        let (_one, other) = connected();
+        let other = rustix::fd::AsRawFd::as_raw_fd(&other);
+        // SAFETY: null or valid, as each function says.
+        unsafe {
+            assert_eq!(vhost_user_connect(std::ptr::null()), -1);
+            assert_eq!(vhost_user_listen(std::ptr::null()), -1);
+            assert_eq!(vhost_user_accept(-1), -1);
+            assert_eq!(vhost_user_send(-1, message.as_ptr()), -1);
+            assert_eq!(vhost_user_send(other, std::ptr::null()), -1);
+            let (room, descriptors, count) = (room.as_mut_ptr(), descriptors.as_mut_ptr(), &raw mut count);
+            assert_eq!(vhost_user_receive(-1, room, descriptors, count), -1);
+            assert_eq!(vhost_user_receive(other, std::ptr::null_mut(), descriptors, count), -1);
+            assert_eq!(vhost_user_receive(other, room, std::ptr::null_mut(), count), -1);
+            assert_eq!(vhost_user_receive(other, room, descriptors, std::ptr::null_mut()), -1);
+            assert_eq!(vhost_user_unmap_guest_memory(std::ptr::null_mut(), 5000), 0);
+            assert_eq!(vhost_user_unmap_guest_memory(std::ptr::without_provenance_mut(1), 5000), -1);
+            assert_eq!(vhost_user_sync_shm(std::ptr::without_provenance_mut(1), 5000), -1);
+        }
+    }
 }

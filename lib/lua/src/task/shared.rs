@@ -184,6 +184,7 @@ pub struct SharedRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 
     /// What is not atomic goes from task to task; ThreadSanitizer says whether it is in order.
     #[test]
@@ -250,5 +251,60 @@ mod tests {
         assert_eq!(owned.owner(), None);
         door.give_back();
         assert_eq!(of(2), Ok(()));
+    }
+
+    /// A queue with room for all, and frames of 60 bytes in a batch.
+    fn frames(pool: &'static HeapPool, n: usize) -> Box<Batch> {
+        let source = HeapQueue::new(pool, 0, 256);
+        (0..n).for_each(|_| assert!(source.inject(&[0; 60])));
+        let mut batch = Batch::new(pool);
+        assert_eq!(source.clone().receive(&mut batch, BATCH_SIZE), n);
+        batch
+    }
+
+    #[test]
+    fn a_frame_leaves_when_those_before_it_have_had_their_time() {
+        let pool = HeapPool::leak(300);
+        let rate: Arc<Rate> = Arc::default();
+        let mut sender = Sender::new(Box::new(HeapQueue::new(pool, 1, 256)), rate.clone());
+        let mut batch = frames(pool, 200);
+        // 1000 ns for a frame, and 10 for each of its 60 bytes.
+        rate.set(1000.0, 10.0);
+        let start = 50_000_000;
+        assert_eq!([0, 1599, 1600, 3199, 3200].map(|after| sender.send(&mut batch, start + after)), [1, 0, 1, 0, 1]);
+        // A task that was away catches up at once: what was due at 4800, 6400 and 8000.
+        assert_eq!(sender.send(&mut batch, start + 8000), 3);
+        let mut batch = frames(pool, 5);
+        rate.set(0.0, 0.0);
+        assert_eq!(sender.send(&mut batch, start), 5, "no limit");
+    }
+
+    #[test]
+    fn a_queue_that_catches_up_does_so_for_a_millisecond() {
+        let pool = HeapPool::leak(300);
+        let rate: Arc<Rate> = Arc::default();
+        let mut sender = Sender::new(Box::new(HeapQueue::new(pool, 1, 256)), rate.clone());
+        let mut batch = frames(pool, 200);
+        rate.set(100_000.0, 0.0);
+        assert_eq!(sender.send(&mut batch, 1_000_000), 1);
+        // Ten frames' time, and the one that is due now.
+        assert_eq!(sender.send(&mut batch, 1_000_000_000), 11);
+        assert_eq!([0, 99_999, 100_000].map(|after| sender.send(&mut batch, 1_000_000_000 + after)), [0, 0, 1]);
+    }
+
+    #[test]
+    fn what_a_full_queue_did_not_take_has_used_no_time() {
+        let pool = HeapPool::leak(300);
+        let rate: Arc<Rate> = Arc::default();
+        let queue = HeapQueue::new(pool, 1, 2);
+        let mut sender = Sender::new(Box::new(queue.clone()), rate.clone());
+        let mut batch = frames(pool, 20);
+        rate.set(100.0, 0.0);
+        assert_eq!((sender.send(&mut batch, 1000), sender.send(&mut batch, 2000)), (1, 1));
+        assert!(queue.collect().is_some() && queue.collect().is_some());
+        // Due since 1200, 1300 and so on; two find room.
+        assert_eq!(sender.send(&mut batch, 2000), 2);
+        assert!(queue.collect().is_some() && queue.collect().is_some());
+        assert_eq!(sender.send(&mut batch, 1400), 1, "the next is due at 1400");
     }
 }
