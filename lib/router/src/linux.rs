@@ -404,3 +404,134 @@ fn audit_report(report: AuditReport) -> answers::AuditReport {
         seconds: report.duration as f64 / 1e9,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wiring::SlowQueues;
+    use perigee_netlink::message::{Link, Route, RouteKind};
+    use std::collections::VecDeque;
+    use std::sync::{Mutex, PoisonError};
+
+    /// A feed that has these updates to give, and these counts.
+    #[derive(Clone, Default)]
+    struct Feed(Arc<Mutex<VecDeque<Update>>>, SourceCounters);
+
+    impl Source for Feed {
+        fn next(&mut self) -> Option<Update> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        }
+        fn dump(&mut self) {}
+        fn counters(&self) -> SourceCounters {
+            self.1
+        }
+    }
+
+    fn link(index: u32) -> Message {
+        Message::Link(Link { index, ..Link::default() })
+    }
+
+    fn open(updates: Vec<Update>) -> OpenFeed {
+        let feed = Feed(Arc::new(Mutex::new(updates.into())), SourceCounters::default());
+        OpenFeed { id: FeedId::Kernel, source: Box::new(feed), rest: None }
+    }
+
+    #[test]
+    fn a_turn_looks_at_the_clock_now_and_then_and_ends_after_its_time() {
+        let mut turn = Turn::new(1000);
+        for n in 1..STRIDE {
+            assert!(turn.goes_on(|| panic!("message {n}: a look at the clock costs more than a message")));
+        }
+        assert!(turn.goes_on(|| 1000 + TURN), "there is time up to the last ns");
+        assert_eq!((turn.taken, turn.now), (STRIDE, 1000 + TURN));
+        (1..STRIDE).for_each(|_| assert!(turn.goes_on(|| 0)));
+        assert!(!turn.goes_on(|| 1001 + TURN));
+    }
+
+    #[test]
+    fn a_dump_is_timed_from_its_beginning_to_its_end() {
+        let mut turn = Turn::new(5);
+        turn.look_at_clock_for(&Report::Message { dumped: true, message: link(1) }, || 7);
+        assert_eq!(turn.now, 5);
+        turn.look_at_clock_for(&Report::DumpBegins, || 8);
+        assert_eq!(turn.now, 8);
+        turn.look_at_clock_for(&Report::DumpEnds { complete: true }, || 9);
+        assert_eq!(turn.now, 9);
+    }
+
+    #[test]
+    fn updates_are_reported_message_by_message_in_order() {
+        let mut feed = open(vec![
+            Update::DumpBegins,
+            Update::Dumped(vec![link(1), link(2)]),
+            Update::Dumped(vec![]),
+            Update::DumpEnds { complete: false },
+            Update::Notifications(vec![link(3)]),
+            Update::Lost,
+        ]);
+        let said: Vec<String> = std::iter::from_fn(|| feed.next(|_| ())).map(|report| format!("{report:?}")).collect();
+        let message = |dumped, index| format!("{:?}", Report::Message { dumped, message: link(index) });
+        let others = [Report::DumpBegins, Report::DumpEnds { complete: false }, Report::Lost];
+        let [begins, ends, lost] = others.map(|report| format!("{report:?}"));
+        assert_eq!(said, [begins, message(true, 1), message(true, 2), ends, message(false, 3), lost]);
+    }
+
+    /// Its memory is asked for early, which a dump, that is in order and mostly there already, has no need of.
+    #[test]
+    fn a_route_that_changes_soon_is_told_of_ahead() {
+        let route = |n: usize| {
+            Message::Route(Route {
+                prefix: format!("10.{n}.0.0/16").parse().unwrap(),
+                table: 254,
+                protocol: 12,
+                kind: RouteKind::Blackhole,
+                tos: 0,
+                source: None,
+                metric: 0,
+                hops: Vec::new().into(),
+                next_hop: 0,
+                appended: false,
+                replaces: false,
+                encapsulated: false,
+                mtu: 0,
+                unknown: None,
+            })
+        };
+        let routes: Vec<Message> = (0..FibWriter::AHEAD + 3).map(route).collect();
+        for (update, expected) in [
+            (Update::Notifications(routes.clone()), FibWriter::AHEAD + 1..FibWriter::AHEAD + 3),
+            (Update::Dumped(routes), 0..0),
+        ] {
+            let (mut feed, mut ahead) = (open(vec![update]), Vec::new());
+            while feed.next(|prefix| ahead.push(prefix.to_string())).is_some() {}
+            assert_eq!(ahead, expected.map(|n| format!("10.{n}.0.0/16")).collect::<Vec<_>>());
+        }
+    }
+
+    fn side(feeds: LinuxFeeds) -> LinuxSide {
+        let text = "[router]\ncores = [0]\n[port.a]\ndevice = \"heap0\"\n";
+        let machine = perigee_config::Machine { cores: vec![0], ..Default::default() };
+        let config = Config::parse_on("test.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
+        let ports = Ports::new(&config, Vec::new(), SlowQueues::default(), None);
+        LinuxSide::new(LinuxParts { feeds, helper: None }, &config, &ports, &Arc::new(Bell::new(|| ())))
+    }
+
+    #[test]
+    fn the_counts_of_all_feeds_are_summed() {
+        let counts = |n| SourceCounters { dumps: n, overruns: 2 * n, malformed: 3 * n, skipped: 5 * n };
+        let feed = |n| Some(Box::new(Feed(Arc::default(), counts(n))) as Box<dyn Source>);
+        let side = side(LinuxFeeds { netlink: feed(1), routes: feed(10), ..LinuxFeeds::default() });
+        let SourceCounters { dumps, overruns, malformed, skipped } = side.counters();
+        assert_eq!([dumps, overruns, malformed, skipped], [11, 22, 33, 55]);
+    }
+
+    #[test]
+    fn a_feed_is_busy_while_a_part_of_an_update_is_left() {
+        let feed = Feed::default();
+        feed.0.lock().unwrap().push_back(Update::Notifications(vec![link(1), link(2)]));
+        let mut side = side(LinuxFeeds { netlink: Some(Box::new(feed)), ..LinuxFeeds::default() });
+        assert!(!side.is_busy());
+        assert!(side.feeds[0].next(|_| ()).is_some() && side.is_busy(), "the second link is left");
+        assert!(side.feeds[0].next(|_| ()).is_some() && side.feeds[0].next(|_| ()).is_none() && !side.is_busy());
+    }
+}

@@ -391,6 +391,52 @@ fn a_round_says_whether_there_was_anything_to_do() {
     assert!(answer.try_take().is_some_and(|answer| answer.is_ok()) && !bed.slow.round());
 }
 
+/// Whether a thread of this process sleeps in a system call that waits for descriptors.
+fn waits(thread: &std::path::Path) -> bool {
+    let call = std::fs::read_to_string(thread.join("syscall")).unwrap_or_default();
+    // poll and ppoll, of x86 and of ARM.
+    ["7 ", "271 ", "73 "].iter().any(|number| call.starts_with(number))
+}
+
+#[test]
+fn a_slow_path_without_work_sleeps_until_a_request_or_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(TWO_PORTS, &folder.path().join("a.toml"), ONE_EACH);
+    bed.settle();
+    let thread = std::path::Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
+    let (mailbox, stop) = (bed.mailbox.clone(), bed.stop.clone());
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(move || {
+            let sleeps = || {
+                let start = std::time::Instant::now();
+                while start.elapsed() < std::time::Duration::from_secs(120) {
+                    if waits(&thread) {
+                        return true;
+                    }
+                    std::thread::yield_now();
+                }
+                false
+            };
+            let asleep = sleeps();
+            let (reply, answer) = Reply::pair();
+            mailbox.handle(ShowPorts {}.request(reply));
+            let start = std::time::Instant::now();
+            let mut answered = None;
+            while answered.is_none() && start.elapsed() < std::time::Duration::from_secs(120) {
+                answered = answer.try_take();
+                std::thread::yield_now();
+            }
+            let again = sleeps();
+            stop.request();
+            mailbox.wake();
+            (asleep, answered.is_some_and(|answer| answer.is_ok()), again)
+        });
+        bed.slow.run();
+        assert_eq!(asking.join().unwrap(), (true, true, true), "asleep, answered, asleep again");
+    });
+    assert_eq!(bed.end(), 0);
+}
+
 #[test]
 fn what_is_shown_counts_all_routes_and_all_buffers() {
     let folder = tempfile::tempdir().unwrap();

@@ -245,6 +245,7 @@ mod tests {
     use super::*;
     use crate::room::Room;
     use perigee_fib::FibWriter;
+    use perigee_net::MacAddr;
     use std::sync::Mutex;
 
     /// Routes that stand in for refused ones are beyond the limit, and a reload was refused for them.
@@ -267,5 +268,79 @@ mod tests {
         };
         assert_eq!(reload(1000, 5), Ok(1005));
         assert!(reload(1001, 5).is_err_and(|why| why.contains("1006 routes")));
+    }
+
+    fn interface(name: &str, port: u16, addresses: &[&str]) -> Interface {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Interface {
+            name: name.to_owned(),
+            port,
+            vlan: None,
+            mtu: 1500,
+            mac: MacAddr::ZERO,
+            up: true,
+            addresses,
+            attributes: Default::default(),
+            policy: Default::default(),
+        }
+    }
+
+    fn addresses(of: &Interface) -> Vec<String> {
+        of.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_reload_changes_of_an_interface_only_what_the_configuration_changed() {
+        let before = vec![interface("a", 0, &["10.0.0.1/24", "10.0.1.1/24", "10.0.2.1/24"]), interface("b", 1, &[])];
+        // Linux has lost 10.0.1.1, has another one, and an interface that the configuration does not know.
+        let live = vec![
+            Interface { up: false, ..interface("a", 0, &["10.0.0.1/24", "10.0.2.1/24", "192.0.2.1/24"]) },
+            interface("b", 1, &["198.51.100.1/24"]),
+            Interface { vlan: Some(7), ..interface("a.7", 0, &["10.7.0.1/24"]) },
+        ];
+        let live = Interfaces::new(live).unwrap();
+        let wanted = vec![
+            interface("a", 0, &["10.0.0.1/24", "10.0.1.1/24", "10.0.3.1/24"]),
+            interface("c", 2, &["10.0.9.1/24"]),
+        ];
+        let list = merged(before.clone(), &live, wanted);
+        assert_eq!(list.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a", "c", "a.7"]);
+        // Kept: what both have, and what Linux alone has. 10.0.2.1 is gone from the configuration.
+        assert_eq!(addresses(&list[0]), ["10.0.0.1/24", "192.0.2.1/24", "10.0.1.1/24", "10.0.3.1/24"]);
+        assert!(!list[0].up && list[1].up, "it is down in Linux");
+        assert_eq!(
+            (addresses(&list[1]), addresses(&list[2])),
+            (vec!["10.0.9.1/24".to_owned()], vec!["10.7.0.1/24".to_owned()])
+        );
+        // The configuration knows it now: it is there once.
+        let wanted =
+            vec![before[0].clone(), before[1].clone(), Interface { vlan: Some(7), ..interface("vlan", 0, &[]) }];
+        let list = merged(before, &live, wanted);
+        assert_eq!(list.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a", "b", "vlan"]);
+        assert_eq!(addresses(&list[2]), ["10.7.0.1/24"]);
+    }
+
+    #[test]
+    fn a_route_has_the_new_numbers_of_its_interfaces_or_is_gone_with_them() {
+        let new = |old: InterfaceId| (old.0 != 3).then_some(InterfaceId(old.0 + 10));
+        let number = |target: RouteTarget| {
+            let route = Route { metric: 7, ..Route::new(RouteSource::Linux, target) };
+            let new = renumbered(&route, new)?;
+            assert_eq!((new.metric, new.source), (7, RouteSource::Linux));
+            Some(new.target)
+        };
+        let connected = |n| RouteTarget::Connected { interface: InterfaceId(n) };
+        assert_eq!((number(connected(1)), number(connected(3))), (Some(connected(11)), None));
+        let address = Some("10.0.0.1".parse().unwrap());
+        let gateway =
+            |n: Option<u16>| RouteTarget::Gateway { address: address.unwrap(), interface: n.map(InterfaceId) };
+        let gateways = [Some(1), Some(3), None].map(|n| number(gateway(n)));
+        assert_eq!(gateways, [Some(gateway(Some(11))), None, Some(gateway(None))]);
+        let several = |numbers: [u16; 2]| {
+            let members = numbers.map(|n| Member { address, interface: Some(InterfaceId(n)), weight: n % 10 });
+            RouteTarget::Multipath(Multipath::new(&members).unwrap())
+        };
+        assert_eq!((number(several([1, 2])), number(several([1, 3]))), (Some(several([11, 12])), None));
+        assert_eq!(number(RouteTarget::Blackhole), Some(RouteTarget::Blackhole));
     }
 }

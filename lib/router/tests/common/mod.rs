@@ -205,6 +205,8 @@ pub struct Bed {
     pub counters: Vec<Arc<Counters>>,
     pub notes: Vec<String>,
     pub now: Arc<AtomicU64>,
+    /// Ends the slow path's thread.
+    pub stop: Stop,
 }
 
 /// MAC address of a port.
@@ -337,6 +339,7 @@ impl Bed {
             pool: shared_pool.clone(),
             twin: feeds.netlink.is_some().then(|| twin(info)),
         };
+        let stop = Stop::default();
         let parts = SlowParts {
             ports: Ports::new(&config, infos.iter().map(port).collect(), wiring.slow, below),
             settings: Settings {
@@ -354,7 +357,7 @@ impl Bed {
             memory: pool,
             clock,
             version: VersionStatus::default(),
-            stop: Stop::default(),
+            stop: stop.clone(),
         };
         let slow = SlowThread::new(parts, LinuxParts { feeds, helper: None });
         let bursts = made.iter().map(Worker::new_batch).collect();
@@ -372,6 +375,7 @@ impl Bed {
             counters,
             notes: wiring.notes,
             now,
+            stop,
         }
     }
 
