@@ -2,7 +2,7 @@
 //! Why Linux refused something, and whether it was for want of a privilege.
 
 use rtnetlink::Error;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 
 /// What helps where a privilege is missing.
@@ -14,7 +14,7 @@ const CONTAINER: &str = "a container is started with --privileged, or with `--ca
 
 /// A refusal in one sentence, with the way out where a privilege is missing.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     message: String,
     advice: Option<&'static str>,
 }
@@ -28,9 +28,31 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
+        write_printable(&self.message, f)?;
         self.advice.map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
+}
+
+/// Bytes of a refusal from its start, and from its end where it is longer: what was found may be a path or a name of any length.
+const START: usize = 600;
+const END: usize = 300;
+
+/// Writes what a terminal and a log can take.
+fn write_printable(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut write = |text: &str| {
+        text.chars().try_for_each(|c| match c.is_control() {
+            true => write!(f, "{}", c.escape_default()),
+            false => f.write_char(c),
+        })
+    };
+    if text.len() <= START + END {
+        return write(text);
+    }
+    let boundary = |at: &usize| text.is_char_boundary(*at);
+    let (start, end) = ((0..=START).rfind(boundary), (text.len() - END..=text.len()).find(boundary));
+    write(&text[..start.unwrap_or(0)])?;
+    write(" ... ")?;
+    write(&text[end.unwrap_or(text.len())..])
 }
 
 impl From<String> for Failure {
@@ -62,6 +84,16 @@ impl From<Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The answer quoted a name twice, did not fit in a message, and the helper ended.
+    #[test]
+    fn a_refusal_is_printable_and_not_longer_than_a_page() {
+        let name = format!("{}\n\u{1b}[2J", "ä".repeat(100_000));
+        let refusal =
+            Failure::from(format!("there is none of {name}")).of(format_args!("cannot use {name}")).to_string();
+        assert!(refusal.starts_with("cannot use ää") && refusal.contains("ä ... ä"), "{refusal}");
+        assert!(refusal.ends_with("\\n\\u{1b}[2J") && refusal.len() < 1000, "{refusal}");
+    }
 
     #[test]
     fn only_a_missing_privilege_has_a_way_out() {

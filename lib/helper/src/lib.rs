@@ -13,6 +13,8 @@
 //! | `server.rs` | the helper's side: [`serve_stdin`] |
 //! | `end.rs` | what it does at its end |
 //! | `state.rs` | what the helper knows, and its standby as well |
+//! | `system.rs` | what it does outside its process |
+//! | `rehearsal.rs` | a helper whose system is pretended, for the fuzz target |
 //! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
 //! | `carried.rs` | what an interface carries that is lost once a port takes its packets |
@@ -40,10 +42,13 @@ mod message;
 mod neighbors;
 pub mod privileges;
 mod reach;
+#[doc(hidden)]
+pub mod rehearsal;
 mod server;
 mod socket_file;
 mod sockets;
 mod state;
+mod system;
 pub mod terminal;
 pub mod twin;
 

@@ -37,7 +37,7 @@ const PORT_SETTINGS: [(&str, &str, &str); 3] =
 
 /// The state of a prepared interface before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Undo {
+pub struct Undo {
     name: String,
     index: u32,
     was_up: bool,
@@ -228,8 +228,15 @@ pub(super) fn prepare(wanted: &LinkPreparation, undo: &Undo) -> Result<(), Failu
 }
 
 impl Undo {
+    /// That of an interface of which nothing but its name and number is known: for [`crate::rehearsal`].
+    #[doc(hidden)]
+    pub fn of_nothing(name: &str, index: u32) -> Undo {
+        let name = name.to_owned();
+        Undo { name, index, was_up: false, was_promiscuous: false, mac: None, mtu: None, gro: None, settings: vec![] }
+    }
+
     /// Linux's number of the interface, which stays when it is renamed.
-    pub(super) fn index(&self) -> u32 {
+    pub fn index(&self) -> u32 {
         self.index
     }
 

@@ -179,6 +179,37 @@ pub(super) enum Request {
     StandBy,
 }
 
+impl Request {
+    /// Whether each interface has a name that Linux gives: it becomes a part of paths below `/proc/sys`, and of messages.
+    ///
+    /// # Errors
+    /// The first one that has none.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self {
+            Request::MakeTwin(wanted) => check_name(&wanted.name),
+            Request::ChangeLink(change) => check_name(&change.name),
+            Request::LinkMac(name) => check_name(name),
+            Request::PrepareLink(preparation) => check_name(&preparation.name),
+            Request::MakeVlan { on, wanted, .. } => check_name(on).and_then(|()| check_name(&wanted.name)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The longest name of an interface, in bytes: IFNAMSIZ without the zero at its end.
+const LONGEST_NAME: usize = 15;
+
+fn check_name(name: &str) -> Result<(), String> {
+    let odd = |c: char| c.is_control() || c.is_whitespace() || c == '/' || c == ':';
+    match (1..=LONGEST_NAME).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(odd) {
+        true => Ok(()),
+        false => Err(format!(
+            "found `{name}` as the name of an interface, expected 1 to {LONGEST_NAME} bytes without spaces, `/` and `:`; \
+             rename the interface or the port"
+        )),
+    }
+}
+
 /// The helper's answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -288,6 +319,38 @@ mod tests {
         assert_eq!(text, "hello");
         let (answer, fd) = receive::<Answer>(&b).unwrap().unwrap();
         assert!(matches!(answer, Answer::Failed(text) if text == "no") && fd.is_none());
+    }
+
+    #[test]
+    fn a_name_that_no_interface_has_is_refused() {
+        for name in ["wan", "a", "wan.100", "fünf", "123456789012345"] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", ".", "..", "../all", "a b", "a:1", "a\n", "a\0", "1234567890123456"] {
+            let twin = TwinWanted {
+                name: name.into(),
+                mac: MacAddr([2; 6]),
+                mtu: 1500,
+                namespace: None,
+                addresses: vec![],
+                up: false,
+            };
+            let change = LinkChange { name: name.into(), ..LinkChange::default() };
+            for request in [
+                Request::MakeTwin(twin.clone()),
+                Request::ChangeLink(change),
+                Request::LinkMac(name.into()),
+                Request::PrepareLink(LinkPreparation { name: name.into(), other_mac: None, mtu: None }),
+                Request::MakeVlan { on: "wan".into(), vlan: 7, wanted: twin.clone() },
+                Request::MakeVlan {
+                    on: name.into(),
+                    vlan: 7,
+                    wanted: TwinWanted { name: "wan.7".into(), ..twin.clone() },
+                },
+            ] {
+                assert!(request.check().is_err(), "{request:?}");
+            }
+        }
     }
 
     #[test]

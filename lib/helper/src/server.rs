@@ -6,19 +6,14 @@
 //!     └─────────────────────────────────────────────────────┘        knows how to restore everything, and has one made in turn
 //! ```
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::panic::AssertUnwindSafe;
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::claims;
@@ -26,12 +21,11 @@ use super::end::{remove, side_by_side};
 use super::failure::Failure;
 use super::links::{self, Undo};
 use super::message::{Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send};
-use super::neighbors;
 use super::reach::Reach;
 use super::state::{Change, State};
-use crate::files::{self, Named};
+use super::system::{Linux, System, inside};
+use crate::files::Named;
 use crate::privileges;
-use crate::sockets;
 use perigee_net::Namespace;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
@@ -46,7 +40,7 @@ pub fn serve_stdin(reach: Reach, named: Named) -> io::Result<()> {
     privileges::keep_only(reach.capabilities())?;
     ignore_signals()?;
     let maker = claims::peer(&socket).ok().and_then(|(process, _)| Process::find(process));
-    let mut server = Server { state: State::default(), standby: None, predecessor: None, maker, router: None, named };
+    let mut server = Server::new(Linux, maker, named);
     let result = server.serve(&socket);
     server.restore(&socket);
     result
@@ -77,7 +71,7 @@ impl Standby {
 }
 
 /// A process, which no later one of its number is taken for.
-struct Process {
+pub(super) struct Process {
     number: u32,
     handle: OwnedFd,
 }
@@ -90,8 +84,9 @@ impl Process {
 }
 
 /// A helper. It is a standby while it has a predecessor.
-struct Server {
-    state: State,
+pub(super) struct Server<S> {
+    pub(super) system: S,
+    pub(super) state: State,
     standby: Option<Standby>,
     predecessor: Option<OwnedFd>,
     /// Who made the socket to the router: a standby's predecessor, else the router.
@@ -100,8 +95,13 @@ struct Server {
     named: Named,
 }
 
-impl Server {
-    fn serve(&mut self, router: &OwnedFd) -> io::Result<()> {
+impl<S: System> Server<S> {
+    pub(super) fn new(system: S, maker: Option<Process>, named: Named) -> Server<S> {
+        Server { system, state: State::default(), standby: None, predecessor: None, maker, router: None, named }
+    }
+
+    /// Answers what comes until the other end is closed.
+    pub(super) fn serve(&mut self, router: &OwnedFd) -> io::Result<()> {
         let mut first = true;
         loop {
             self.follow_predecessor(router)?;
@@ -231,6 +231,7 @@ impl Server {
 
     fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Failure> {
         let done = Ok((Answer::Done, None));
+        request.check()?;
         self.enters(&request)?;
         match request {
             Request::RemoveAtEnd(_)
@@ -245,13 +246,13 @@ impl Server {
                 done
             }
             Request::OpenFile(path) => {
-                let file = files::open(&path, self.state.configuration.as_deref(), self.named)?;
-                Ok((Answer::File, Some(file.into())))
+                let file = self.system.open_file(&path, self.state.configuration.as_deref(), self.named)?;
+                Ok((Answer::File, Some(file)))
             }
             Request::RemoveAtEnd(paths) => {
                 for path in paths {
                     // A router that comes later may make another one of this name.
-                    let identity = std::fs::symlink_metadata(&path).ok().map(|file| (file.dev(), file.ino()));
+                    let identity = self.system.identity(&path);
                     self.note(Change::Remove(path, identity));
                 }
                 done
@@ -266,26 +267,25 @@ impl Server {
                 let namespace = wanted.namespace.clone();
                 self.name(namespace.as_ref(), &wanted.name)?;
                 let name = wanted.name.clone();
-                let (fd, status) = inside(namespace.as_ref(), move || links::make_twin(&wanted))?;
+                let (fd, status) = self.system.make_twin(wanted)?;
                 self.note(Change::Link(namespace, name, status.index));
                 Ok((Answer::Twin(status), Some(fd)))
             }
             Request::ChangeLink(change) => {
                 let namespace = change.namespace.clone();
                 let changeable = self.state.changeable(namespace.as_ref());
-                let deleted = inside(namespace.as_ref(), move || links::change(&change, changeable.as_ref()))?;
+                let deleted = self.system.change(change, changeable)?;
                 deleted.into_iter().for_each(|link| self.note(Change::Deleted(namespace.clone(), link)));
                 done
             }
             Request::LinkMac(name) => {
-                let mac = inside(None, move || links::mac(&name))?;
+                let mac = self.system.mac(name)?;
                 Ok((Answer::Mac(mac), None))
             }
             Request::PrepareLink(preparation) => {
                 let name = preparation.name.clone();
                 self.name(None, &name)?;
-                let undo = inside(None, move || links::look(&preparation).map(|undo| (preparation, undo)))?;
-                let (preparation, undo) = undo;
+                let undo = self.system.look(&preparation)?;
                 self.forget_gone(&undo)?;
                 let link = undo.index();
                 let before = self.state.undo_of(&undo);
@@ -293,7 +293,7 @@ impl Server {
                 // Before it is done, so that it is undone whenever this process dies.
                 let noted = before.map_or_else(|| undo.clone(), |before| before.and(&undo));
                 self.note(Change::Preparing(noted));
-                let prepared = inside(None, move || links::prepare(&preparation, &undo));
+                let prepared = self.system.prepare(preparation, undo);
                 if prepared.is_err() && !again {
                     self.note(Change::NotPrepared(link));
                 }
@@ -301,12 +301,12 @@ impl Server {
                 done
             }
             Request::OpenSocket { socket, namespace } => {
-                let fd = inside(namespace.as_ref(), move || open_socket(socket))?;
+                let fd = self.system.open_socket(socket, namespace.as_ref())?;
                 Ok((Answer::Socket, Some(fd)))
             }
             Request::ChangeNeighbors { neighbors, namespace } => {
-                let changeable: Option<BTreeSet<u32>> = self.state.changeable(namespace.as_ref());
-                inside(namespace.as_ref(), move || neighbors::change(&neighbors, changeable.as_ref()))?;
+                let changeable = self.state.changeable(namespace.as_ref());
+                self.system.change_neighbors(neighbors, namespace.as_ref(), changeable)?;
                 done
             }
             Request::MakeVlan { on, vlan, wanted } => {
@@ -316,8 +316,7 @@ impl Server {
                 }
                 let name = wanted.name.clone();
                 let changeable = self.state.changeable(namespace.as_ref());
-                let make = move || neighbors::make_vlan(&on, vlan, &wanted, changeable.as_ref());
-                let link = inside(namespace.as_ref(), make)?;
+                let link = self.system.make_vlan(on, vlan, wanted, changeable)?;
                 self.note(Change::Link(namespace, name, link));
                 done
             }
@@ -329,7 +328,7 @@ impl Server {
         let others = self.state.undo.iter().filter(|older| older.had_the_name_of(undo));
         let others: Vec<u32> = others.map(Undo::index).collect();
         if !others.is_empty() {
-            let gone = inside(None, move || links::gone(&others))?;
+            let gone = self.system.gone(others)?;
             gone.into_iter().for_each(|link| self.note(Change::NotPrepared(link)));
         }
         Ok(())
@@ -343,13 +342,7 @@ impl Server {
         let (socket, others) = pair().map_err(|error| failed(error.into()))?;
         // The one before is dead, or the router could not take its socket.
         self.standby.take().into_iter().for_each(Standby::dismiss);
-        let process = thread::spawn(move || {
-            privileges::pass_on()?;
-            let mut command = Command::new("/proc/self/exe");
-            command.args(std::env::args_os().skip(1)).stdin(Stdio::from(input)).stdout(Stdio::null());
-            std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()
-        });
-        let process = process.join().unwrap_or_else(|_| Err(io::Error::other("a thread ended"))).map_err(failed)?;
+        let process = self.system.start_standby(input).map_err(failed)?;
         let standby = Standby { process, socket };
         let told = send(&routers, &Request::StandBy, Some(others.as_fd()));
         let told =
@@ -361,7 +354,9 @@ impl Server {
         self.standby = Some(standby);
         Ok(routers)
     }
+}
 
+impl Server<Linux> {
     /// Restores the prepared interfaces, the last one first, and removes what the router could not.
     fn restore(&mut self, router: &OwnedFd) {
         // A standby leaves it to its predecessor, if that one lives to do it.
@@ -418,7 +413,7 @@ const AT_A_TIME: usize = 32;
 /// How long a killed router may take to close its sockets: the kernel does it one after the other, 20 to 40 ms each.
 const LONGEST_END: Duration = Duration::from_secs(120);
 
-impl Server {
+impl Server<Linux> {
     /// Removes the twins that have not vanished with the router.
     fn remove_twins(&mut self, router: &OwnedFd) {
         for (namespace, links) in self.state.links() {
@@ -439,48 +434,4 @@ fn lives(router: &OwnedFd) {
     if ready(router, PollFlags::OUT, Duration::ZERO).is_ok_and(|ready| ready) {
         let _ = send(router, &Answer::Done, None); // it may be gone
     }
-}
-
-/// A socket of this thread's namespace.
-fn open_socket(wanted: SocketWanted) -> Result<OwnedFd, Failure> {
-    match wanted {
-        SocketWanted::Monitor(buffer) => {
-            sockets::open_monitor(buffer).map_err(|error| Failure::from(error).of("netlink"))
-        }
-        SocketWanted::Dumps => sockets::open_plain().map_err(|error| Failure::from(error).of("netlink")),
-        SocketWanted::Diagnosis => sockets::open_diagnosis().map_err(|error| Failure::from(error).of("netlink")),
-        SocketWanted::Listener(address) => {
-            let listener = std::net::TcpListener::bind(address);
-            let refused = |error| format!("cannot listen on {address}: {error}; is it in use?").into();
-            listener.map(OwnedFd::from).map_err(refused)
-        }
-    }
-}
-
-/// Runs `work` inside `namespace`: on a thread of its own, if there is one, so that this thread never leaves its own.
-fn inside<T: Send + 'static>(
-    namespace: Option<&Namespace>,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    let done = match namespace.cloned() {
-        // A router with many ports makes thousands of these requests while it starts.
-        None => std::panic::catch_unwind(AssertUnwindSafe(work)),
-        Some(namespace) => thread::spawn(move || enter(&namespace).and_then(|()| work())).join(),
-    };
-    done.unwrap_or_else(|_| Err("the helper made a mistake of its own".to_owned().into()))
-}
-
-fn enter(namespace: &Namespace) -> Result<(), Failure> {
-    let path = namespace.path();
-    let failed = |error: io::Error| {
-        let absent = error.kind() == io::ErrorKind::NotFound;
-        let attempt = format!("cannot enter the network namespace {namespace}: {}", path.display());
-        match namespace {
-            Namespace::Name(name) if absent => format!("{attempt}: {error}; make it with `ip netns add {name}`").into(),
-            _ if absent => format!("{attempt}: {error}; does it still exist?").into(),
-            _ => Failure::from(error).of(attempt),
-        }
-    };
-    let file = std::fs::File::open(&path).map_err(failed)?;
-    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| failed(error.into()))
 }

@@ -113,7 +113,25 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("waited {} s in vain: {what}", LONGEST_WAIT.as_secs());
 }
 
+/// Its answer quoted the name twice, and was longer than a message may be.
+fn a_name_of_any_length_does_not_end_the_helper() {
+    let helper = start();
+    for name in ["x".repeat(100_000), "../all".to_owned(), "a\n".to_owned()] {
+        let refused = helper.link_mac(&name).unwrap_err().to_string();
+        assert!(refused.contains("as the name of an interface") && refused.len() < 1000, "{refused}");
+        assert!(!refused.contains(char::is_control), "{refused}");
+    }
+    let missing = Path::new("/nowhere").join("x".repeat(100_000));
+    let refused = helper.open_file(&missing).unwrap_err().to_string();
+    assert!(refused.contains("the helper knows of no configuration"), "{refused}");
+    helper.configuration(&missing).unwrap();
+    let refused = helper.open_file(&missing).unwrap_err().to_string();
+    assert!(refused.contains("x ... x") && refused.len() < 1500, "{refused}");
+    assert!(helper.look().is_some_and(|health| health.alive));
+}
+
 fn inside() {
+    a_name_of_any_length_does_not_end_the_helper();
     a_twin_is_made_as_wanted_and_carries_frames();
     a_twin_ends_with_its_descriptor();
     twins_in_another_namespace();

@@ -67,6 +67,7 @@ targets! {
     scripts: 2048;
     api: 4096;
     linux: 4096;
+    helper: 4096;
     netlink: 4096;
     fpm: 4096;
     config: 4096;
