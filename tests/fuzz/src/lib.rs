@@ -69,6 +69,7 @@ targets! {
     linux: 4096;
     helper: 4096;
     netlink: 4096;
+    pcap: 4096;
     fpm: 4096;
     config: 4096;
     profile: 4096;
