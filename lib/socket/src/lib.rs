@@ -8,6 +8,7 @@
 //! xdp        XdpPort: the same by AF_XDP sockets; xdp/receive, xdp/transmit
 //! checksum   finishes checksums that the sender left to its device
 //! close      the end of many sockets
+//! rehearsal  a receive queue without a kernel, for a fuzz target
 //! forwarder  XDP programs that forward by themselves, for comparison
 //! error      what went wrong, in one sentence
 //! sys        everything unsafe: rings, system calls, the XDP program
@@ -25,6 +26,8 @@ mod error;
 mod forwarder;
 mod port;
 mod receive;
+#[doc(hidden)]
+pub mod rehearsal;
 mod sys;
 mod transmit;
 mod xdp;

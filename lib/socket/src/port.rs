@@ -5,6 +5,8 @@
 //! by itself and binds its socket again. Sockets of a fanout group cannot be bound again: those of a port with several
 //! receive queues are replaced by spare ones, opened at the start while there is still the privilege for it.
 
+mod pretended;
+
 use crate::close::drop_together;
 use crate::error::{Error, Result, failed, text};
 use crate::receive::RxQueue;

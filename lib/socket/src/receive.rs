@@ -8,7 +8,7 @@ mod long;
 
 use crate::checksum;
 use crate::port::{LOOK_EVERY, ReceiveEnd, ReceiveSide, Shared, lock};
-use crate::sys::{Arrival, Frame};
+use crate::sys::{Arrival, Frame, Ring};
 use long::Cut;
 use perigee_packet::batch::{Slot, flags};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, ReceiveQueue};
@@ -45,6 +45,16 @@ impl RxQueue {
 
     fn end(&mut self) -> &mut ReceiveEnd {
         self.end.as_mut().expect("a queue has its socket until it is dropped")
+    }
+
+    /// Its ring: for [`crate::rehearsal`].
+    pub(crate) fn ring(&mut self) -> &mut Ring {
+        &mut self.end().ring
+    }
+
+    /// Whether a super-frame is being cut: for [`crate::rehearsal`].
+    pub(crate) fn is_cutting(&self) -> bool {
+        self.cut.is_some()
     }
 
     fn count(&self, counter: impl Fn(&ReceiveSide) -> &AtomicU64, n: u64) {

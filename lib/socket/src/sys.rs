@@ -74,6 +74,11 @@ impl Socket {
         unsafe { Ok(Socket(OwnedFd::from_raw_fd(check(libc::socket(libc::AF_PACKET, kind, 0))?))) }
     }
 
+    /// A descriptor that stands for one: for [`crate::rehearsal`].
+    pub(crate) fn of(descriptor: OwnedFd) -> Socket {
+        Socket(descriptor)
+    }
+
     fn fd(&self) -> c_int {
         self.0.as_raw_fd()
     }

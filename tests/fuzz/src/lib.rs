@@ -70,6 +70,7 @@ targets! {
     helper: 4096;
     netlink: 4096;
     pcap: 4096;
+    socket: 4096;
     fpm: 4096;
     config: 4096;
     profile: 4096;

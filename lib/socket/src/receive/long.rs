@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Frames that do not fit their slots, and super-frames.
 
-use super::{RxQueue, copy, finish, put_tag, stamp};
+use super::{RxQueue, SHORTEST, copy, finish, put_tag, stamp};
 use crate::sys::{Arrival, Frame, Socket};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, SuperFrame, SuperFrames};
 use std::io;
@@ -95,7 +95,7 @@ impl RxQueue {
         while n < lengths.len().min(slots) {
             let Some(frame) = self.end().ring.get(n).filter(|frame| !frame.is_plain()) else { break };
             let fits = if frame.offload.gso_size.is_some() { whole } else { frame.len() <= longest };
-            let usable = fits && !frame.offload.unknown && !frame.is_lost();
+            let usable = fits && frame.whole >= SHORTEST && !frame.offload.unknown && !frame.is_lost();
             let Some(length) = u16::try_from(frame.len()).ok().filter(|_| usable) else { break };
             lengths[n] = length;
             n += 1;
@@ -113,7 +113,12 @@ impl RxQueue {
             return 0;
         }
         let mut frame = vec![0; first.len().min(LONGEST)];
-        let whole = read(&first, &end.socket, &mut frame).unwrap_or(false) && first.len() <= LONGEST;
+        let is_one = first.whole >= SHORTEST && first.len() <= LONGEST;
+        if !is_one && first.queued {
+            // Out of the socket's queue as well: the next slot's frame is behind it.
+            let _ = end.socket.take_queued(&mut frame, &mut []);
+        }
+        let whole = is_one && read(&first, &end.socket, &mut frame).unwrap_or(false);
         let (gso_size, arrival) = (first.offload.gso_size.filter(|_| whole), first.arrival);
         self.release(1);
         let usable = gso_size.filter(|size| SuperFrame::new(&frame, *size).is_some());

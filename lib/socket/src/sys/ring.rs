@@ -12,6 +12,8 @@
 //! the frame lies what is left to a device (offload.rs). A frame that is too long for its slot waits as a whole in the socket's
 //! queue (PACKET_COPY_THRESH) if that has room; such frames are in the same order there.
 
+mod pretended;
+
 use super::offload::{OFFLOAD, Offload};
 use super::{Socket, check};
 use libc::{c_int, tpacket2_hdr};
@@ -81,11 +83,16 @@ pub(crate) struct Ring {
 // SAFETY: the mapping is this ring's alone, and its methods borrow it as they should.
 unsafe impl Send for Ring {}
 
+/// Bytes of a slot for frames of `longest` bytes, and how many a block has.
+fn slots(longest: usize) -> (usize, usize) {
+    let slot = (longest + AHEAD).next_multiple_of(libc::TPACKET_ALIGNMENT).clamp(2048, BLOCK);
+    (slot, BLOCK / slot)
+}
+
 impl Ring {
     /// Gives a socket a ring with slots for frames of `longest` bytes, without their first tag.
     pub(crate) fn new(socket: &Socket, longest: usize) -> io::Result<Ring> {
-        let slot = (longest + AHEAD).next_multiple_of(libc::TPACKET_ALIGNMENT).clamp(2048, BLOCK);
-        let (per_block, size) = (BLOCK / slot, BLOCK * BLOCKS);
+        let ((slot, per_block), size) = (slots(longest), BLOCK * BLOCKS);
         let slots = per_block * BLOCKS;
         let version: c_int = libc::tpacket_versions::TPACKET_V2 as c_int;
         socket.set(libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
@@ -139,7 +146,9 @@ impl Ring {
         unsafe {
             let header = header.as_ptr();
             let (start, kept) = (usize::from((*header).tp_mac), (*header).tp_snaplen as usize);
-            let length = kept.min(self.slot.saturating_sub(start));
+            let whole = (*header).tp_len as usize;
+            // Never more than the frame has: who copies relies on it.
+            let length = kept.min(whole).min(self.slot.saturating_sub(start));
             let frame = header.cast::<u8>().add(start.min(self.slot));
             let bytes = std::slice::from_raw_parts(frame, length);
             let ahead = match start.checked_sub(OFFLOAD) {
@@ -153,7 +162,7 @@ impl Ring {
             Some(Frame {
                 bytes,
                 tag: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((kind, (*header).tp_vlan_tci)),
-                whole: (*header).tp_len as usize,
+                whole,
                 arrival: Arrival {
                     time: u64::from((*header).tp_sec) * 1_000_000_000 + u64::from((*header).tp_nsec),
                     by_device: status & libc::TP_STATUS_TS_RAW_HARDWARE != 0,
