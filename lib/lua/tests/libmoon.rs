@@ -522,6 +522,21 @@ fn what_is_not_there_says_so() {
     case("require('proto.arp').lookup('10.0.0.300')", "10.0.0.300 is no IPv4 address");
 }
 
+/// It never ended.
+#[test]
+fn a_text_is_not_split_between_all_characters() {
+    runs(
+        r##"
+        require "libmoon"
+        function master()
+          for _, pattern in ipairs { "", "x*" } do
+            local ok, why = pcall(strSplit, "abc", pattern)
+            assert(not ok and why:find("matches between characters", 1, true), why)
+          end
+        end"##,
+    );
+}
+
 #[test]
 fn names_that_programs_use_are_there() {
     runs(

@@ -108,6 +108,25 @@ fn packets_are_made_changed_sent_and_received() {
     );
 }
 
+/// A slot beyond 255, and one whose packet was sent, crashed the process.
+#[test]
+fn a_slot_without_a_packet_has_no_frame() {
+    runs(
+        r#"
+        function main()
+          local d, b = task.device(0), task.burst()
+          assert(task.pool { prototype = "abc" }:fill(b, 2, 60) and b:frame(1):sub(1, 4) == "abc\0")
+          for _, slot in ipairs { 2, 255, 256, -1, 2 ^ 53, 0 / 0 } do
+            local ok, why = pcall(b.frame, b, slot)
+            assert(not ok and why:find("slot", 1, true), why)
+          end
+          d:tx():send(b)
+          local ok, why = pcall(b.frame, b, 0)
+          assert(not ok and why:find("slot 0 of the burst has no packet", 1, true), why)
+        end"#,
+    );
+}
+
 #[test]
 fn headers_are_found_behind_two_vlan_tags() {
     runs(

@@ -253,7 +253,10 @@ function burst:free(mask) C.perigee_task_free(host, self, mask or self.live) end
 -- Writes all checksums of all packets, or of those of a mask: IPv4, UDP, TCP, ICMP.
 function burst:checksums(mask) C.perigee_task_checksums(host, self, mask or self.live) end
 -- The frame of a slot as a string.
-function burst:frame(slot) return ffi.string(self.data[slot], self.length[slot]) end
+function burst:frame(slot)
+  if not self.live:has(slot) then throw(("slot %s of the burst has no packet: burst.live has those that do"):format(slot)) end
+  return ffi.string(self.data[slot], self.length[slot])
+end
 ffi.metatype("perigee_batch", burst)
 
 local pool = {}

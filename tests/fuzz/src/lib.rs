@@ -32,6 +32,8 @@ pub(crate) mod kernel;
 #[path = "../../../lib/lua/tests/common/mod.rs"]
 #[allow(dead_code, reason = "its tests use more of it")]
 pub(crate) mod lua_bed;
+#[path = "../../../lib/lua/tests/common/tasks.rs"]
+pub(crate) mod task_bed;
 #[path = "../../../lib/packet/tests/exercise/mod.rs"]
 pub(crate) mod views;
 #[path = "../../../lib/linux/tests/follower/world.rs"]
@@ -65,6 +67,7 @@ macro_rules! targets {
 targets! {
     ports: 4096;
     scripts: 2048;
+    tasks: 1024;
     api: 4096;
     linux: 4096;
     helper: 4096;
