@@ -4,9 +4,9 @@
 mod common;
 
 use common::*;
-use perigee_api::RouteChange;
 use perigee_api::answers::{LoadedRoutes, RouteList};
-use perigee_api::queries::{LoadRoutes, ShowRoutes};
+use perigee_api::queries::{AddRoute, LoadRoutes, ShowRoutes};
+use perigee_api::{RouteChange, RouteGateway};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -57,6 +57,20 @@ fn loaded_routes_are_used_and_what_is_refused_keeps_no_other_out() {
     assert!(why.unwrap().why.contains("in the configuration"));
     router.bed.settle();
     assert_eq!(forwarded(&mut router, "10.6.0.1"), 1);
+    router.end();
+}
+
+/// "route ... via 10.0.2.2 via 10.0.2.3 added" left out two thirds and one third.
+#[test]
+fn a_route_that_was_added_is_said_with_its_weights() {
+    let mut router = OnDisk::new(TWO_PORTS, ONE_EACH);
+    let gateway = |via: &str, weight| RouteGateway { via: via.parse().unwrap(), dev: None, recursive: false, weight };
+    let gateways = vec![gateway("10.0.2.2", 2), gateway("10.0.2.3", 1)];
+    let change = RouteChange { gateways, ..RouteChange::of("10.9.0.0/16".parse().unwrap()) };
+    let said = ask(&mut router.bed, AddRoute(change)).unwrap().message;
+    assert_eq!(said, "route to 10.9.0.0/16 via 10.0.2.2 weight 2 via 10.0.2.3 weight 1 added");
+    let said = ask(&mut router.bed, AddRoute(via("10.8.0.0/16", "10.0.2.2"))).unwrap().message;
+    assert_eq!(said, "route to 10.8.0.0/16 via 10.0.2.2 added");
     router.end();
 }
 

@@ -55,6 +55,17 @@ fn target(routing: &Routing, prefix: Prefix, change: &RouteChange) -> Result<Rou
     }
 }
 
+/// Where a route leads, as `route add` takes it: the weights of several gateways as well.
+fn leads(route: &Route) -> String {
+    match &route.target {
+        RouteTarget::Multipath(multipath) => {
+            let gateway = |m: &Member| Some(format!("via {} weight {weight}", m.address?, weight = m.weight));
+            multipath.members().iter().filter_map(gateway).collect::<Vec<_>>().join(" ")
+        }
+        _ => route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect(),
+    }
+}
+
 /// A gateway as the table knows it. One without an interface must be on a connected network, so that a typing error is
 /// noticed, or be marked as recursive.
 fn member(routing: &Routing, prefix: Prefix, gateway: &RouteGateway) -> Result<Member, ApiError> {
@@ -102,7 +113,7 @@ impl Forwarding {
             let message = format!("there is a route to {found} with {preference}metric {} already", change.metric);
             return Err(ApiError::conflict(message));
         }
-        let gateways: Vec<String> = route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect();
+        let leads = leads(&route);
         self.routing.add(found, route).map_err(|error| ApiError::invalid(error.to_string()))?;
         if let Err(error) = self.publish() {
             // An error about another route is no reason to refuse this one.
@@ -112,7 +123,7 @@ impl Forwarding {
             }
             self.warn_of(error);
         }
-        let mut message = format!("route to {found} {} added", gateways.join(" "));
+        let mut message = format!("route to {found} {leads} added");
         if self.rib().chosen(found).is_none() {
             message.push_str("; it is not used before a route leads to its gateway");
         }
