@@ -87,11 +87,16 @@ fn routes_are_loaded_from_a_file(world: &World) {
     assert_eq!(partly.code, Some(1));
     let expected = [
         "0 added, 1 changed, 3000 as they were, 1 refused",
-        "the first refused is line 3001: gateway 192.0.2.1 is not on",
+        &format!("the first refused is {}:3001: gateway 192.0.2.1 is not on", file.path().display()),
     ];
     assert!(expected.iter().all(|text| partly.out.contains(text)), "{}", partly.out);
     write("10.8.0.0/24 via 10.0.2.2\n10.9.0.0/24 by 10.0.2.2\n");
-    router.ask(&load).refused("line 2 has a mistake; no route was loaded");
+    router.ask(&load).refused(&format!("{}:2: found `by 10.0.2.2`, expected `via ADDRESS`", file.path().display()));
+    router.ask(&load).refused("no route was loaded: one line has a mistake");
+    write("10.7.0.0/25 prohibit\n");
+    router.ask(&load).good();
+    let shown = client.ping_refused("10.7.0.1");
+    assert!(shown.contains("Packet filtered"), "{shown}");
     router.alone();
     router.stop();
 }

@@ -9,6 +9,7 @@ use crate::client::connect;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use load::LoadArgs;
+use perigee_api::answers::RouteFate;
 use perigee_api::queries::{AddRoute, DeleteRoute};
 use perigee_api::{RouteChange, RouteGateway};
 use perigee_net::Prefix;
@@ -21,7 +22,8 @@ use std::str::FromStr;
 pub enum RouteCommand {
     /// Add a route: `perigee route add 10.1.0.0/16 via 10.0.0.2`, or with several gateways `via 10.0.0.2 weight 2 via 10.0.0.3`
     Add(RouteArgs),
-    /// Add or change routes from a file, one a line: `10.1.0.0/16 via 10.0.0.2 dev wan metric 10`, and whatever else `route add` takes
+    /// Add or change routes from a file, one a line: `10.1.0.0/16 via 10.0.0.2 dev wan metric 10`, and whatever else `route add` takes.
+    /// A file with a mistake is not loaded at all
     Load(LoadArgs),
     /// Delete a static route: `perigee route del 10.1.0.0/16 via 10.0.0.2`
     Del(RouteArgs),
@@ -35,8 +37,9 @@ pub struct RouteArgs {
     prefix: Destinations,
     /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its share of
     /// the flows if there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a router that other
-    /// routes lead to; at the end `preference N` and `metric N`
-    #[arg(num_args = 2.., value_names = ["via ADDRESS", "dev INTERFACE"])]
+    /// routes lead to; `blackhole`, `unreachable` or `prohibit` instead of a gateway: packets are dropped; at the end
+    /// `preference N` and `metric N`
+    #[arg(num_args = 1.., value_name = "via ADDRESS dev INTERFACE")]
     words: Vec<String>,
     #[command(flatten)]
     router: RouterArg,
@@ -55,8 +58,9 @@ fn destinations(text: &str) -> Result<Destinations, perigee_net::PrefixError> {
 }
 
 impl Destinations {
-    fn prefix(self, words: &[String]) -> Result<Prefix> {
-        let v6 = || words.iter().filter_map(|word| word.parse::<IpAddr>().ok()).any(|address| address.is_ipv6());
+    fn prefix(self, words: &[impl AsRef<str>]) -> Result<Prefix> {
+        let address = |word: &dyn AsRef<str>| word.as_ref().parse::<IpAddr>().ok();
+        let v6 = || words.iter().filter_map(|word| address(word)).any(|address| address.is_ipv6());
         Ok(match self {
             Destinations::These(prefix) => prefix,
             Destinations::All if v6() => "::/0".parse()?,
@@ -85,26 +89,34 @@ impl RouteArgs {
 fn change(prefix: Prefix, words: &[impl AsRef<str>]) -> Result<RouteChange> {
     let mut change = RouteChange::of(prefix);
     let mut gateways: Vec<RouteGateway> = Vec::new();
-    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    for pair in words.chunks(2) {
-        match (pair, gateways.last_mut()) {
-            ([word, value], _) if *word == "via" || *word == "recursive" => {
+    let mut words = words.iter().map(AsRef::as_ref);
+    while let Some(word) = words.next() {
+        if let Some(fate) = FATES.into_iter().find(|fate| fate.name() == word) {
+            anyhow::ensure!(change.fate.is_none(), "found `{word}` behind another fate, expected one of them");
+            change.fate = Some(fate);
+            continue;
+        }
+        match (word, words.next(), gateways.last_mut()) {
+            ("via" | "recursive", Some(value), _) => {
                 let via: IpAddr =
                     value.parse().map_err(|_| anyhow::anyhow!("{word} {value}: expected an IP address"))?;
-                gateways.push(RouteGateway { via, dev: None, recursive: *word == "recursive", weight: 1 });
+                gateways.push(RouteGateway { via, dev: None, recursive: word == "recursive", weight: 1 });
             }
-            ([word, value], Some(gateway)) if *word == "dev" => gateway.dev = Some((*value).to_owned()),
-            ([word, value], Some(gateway)) if *word == "weight" => gateway.weight = number("weight", value)?,
-            ([word, value], _) if *word == "metric" => change.metric = number("metric", value)?,
-            ([word, value], _) if *word == "preference" => change.preference = Some(number("preference", value)?),
-            (other, _) => {
+            ("dev", Some(value), Some(gateway)) => gateway.dev = Some(value.to_owned()),
+            ("weight", Some(value), Some(gateway)) => gateway.weight = number("weight", value)?,
+            ("metric", Some(value), _) => change.metric = number("metric", value)?,
+            ("preference", Some(value), _) => change.preference = Some(number("preference", value)?),
+            (word, value, _) => {
+                let value = value.map(|value| format!(" {value}")).unwrap_or_default();
                 anyhow::bail!(
-                    "found `{}`, expected `via ADDRESS`, and after it `dev INTERFACE` or `weight N`; or `recursive ADDRESS`, \
-                     `preference N` or `metric N`",
-                    other.join(" ")
+                    "found `{word}{value}`, expected `via ADDRESS`, and after it `dev INTERFACE` or `weight N`; or `recursive \
+                     ADDRESS`, `blackhole`, `unreachable`, `prohibit`, `preference N` or `metric N`"
                 )
             }
         }
+    }
+    if let (Some(fate), [_, ..]) = (change.fate, &gateways[..]) {
+        anyhow::bail!("found `{fate}` and a gateway, expected one of them");
     }
     match &gateways[..] {
         [one] if one.weight == 1 => {
@@ -115,6 +127,9 @@ fn change(prefix: Prefix, words: &[impl AsRef<str>]) -> Result<RouteChange> {
     Ok(change)
 }
 
+/// What stands where a gateway would.
+const FATES: [RouteFate; 3] = [RouteFate::Blackhole, RouteFate::Unreachable, RouteFate::Prohibit];
+
 fn number<T: FromStr>(what: &str, value: &str) -> Result<T> {
     value.parse().map_err(|_| anyhow::anyhow!("{what} {value}: expected a number"))
 }
@@ -122,6 +137,19 @@ fn number<T: FromStr>(what: &str, value: &str) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_route_leads_to_gateways_or_has_one_fate() {
+        let read = |text: &str| change("10.1.0.0/16".parse().unwrap(), &text.split(' ').collect::<Vec<_>>());
+        let route = read("prohibit metric 5").unwrap();
+        assert_eq!((route.fate, route.metric, route.via), (Some(RouteFate::Prohibit), 5, None));
+        for wrong in
+            ["blackhole via 10.0.0.2", "via 10.0.0.2 blackhole", "blackhole prohibit", "via", "blackhole metric"]
+        {
+            let error = read(wrong).unwrap_err().to_string();
+            assert!(error.starts_with("found `") && error.contains("expected"), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn default_is_of_the_gateways_family() {

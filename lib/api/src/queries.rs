@@ -7,8 +7,8 @@
 
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, LoadedRoutes, ModuleStatus,
-    MulticastEntry, NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteList, ScriptStatus,
-    ScriptValue, SlowPathStatus, VersionStatus, WorkerStatus,
+    MulticastEntry, NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteFate, RouteList,
+    ScriptStatus, ScriptValue, SlowPathStatus, VersionStatus, WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -54,7 +54,7 @@ queries! {
     POST "/v1/routes": AddRoute(RouteChange) -> Outcome,
         expected "{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}";
 
-    /// Deletes a static route: the one of this prefix and metric, and of these gateways and this preference if given.
+    /// Deletes a static route: the one of this prefix and metric, and of these gateways or this fate and this preference if given.
     DELETE "/v1/routes": DeleteRoute(RouteChange) -> Outcome,
         expected "{\"prefix\": PREFIX, \"via\": ADDRESS, \"dev\": INTERFACE}";
 
@@ -172,7 +172,7 @@ objects! {
         /// Its destinations; host bits are cleared.
         #[serde(deserialize_with = "perigee_net::network")]
         pub prefix: Prefix,
-        /// The neighbor; needed to add, if there are no `gateways`.
+        /// The neighbor; needed to add, if there are neither `gateways` nor a `fate`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub via: Option<IpAddr>,
         /// The interface; found by `via` if not given.
@@ -184,6 +184,9 @@ objects! {
         /// Several gateways, of which each flow takes one: 1 to 256, instead of `via`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub gateways: Vec<RouteGateway>,
+        /// That packets are dropped, and what their senders get, instead of a gateway.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub fate: Option<RouteFate>,
         /// Compared before the metric: the lower is preferred; 1 if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub preference: Option<u8>,
@@ -213,7 +216,7 @@ impl RouteChange {
     /// A change that only has its prefix so far.
     pub fn of(prefix: Prefix) -> Self {
         let gateways = Vec::new();
-        Self { prefix, via: None, dev: None, recursive: false, gateways, preference: None, metric: 0 }
+        Self { prefix, via: None, dev: None, recursive: false, gateways, fate: None, preference: None, metric: 0 }
     }
 
     /// All gateways, even if there is only one.

@@ -115,6 +115,8 @@ fn states_are_the_words_they_were() {
         RouteAction::Refused,
     ];
     assert_eq!(words(&actions), "forward, local, blackhole, unreachable, prohibit, to-linux, refused");
+    let fates = [RouteFate::Blackhole, RouteFate::Unreachable, RouteFate::Prohibit];
+    assert_eq!(words(&fates), "blackhole, unreachable, prohibit");
     let kinds = [NextHopType::Neighbor, NextHopType::Connected, NextHopType::Recursive, NextHopType::Group];
     assert_eq!(words(&kinds), "neighbor, connected, recursive, group");
     let neighbors = [

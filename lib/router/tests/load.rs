@@ -4,8 +4,8 @@
 mod common;
 
 use common::*;
-use perigee_api::answers::{LoadedRoutes, RouteList};
-use perigee_api::queries::{AddRoute, LoadRoutes, ShowRoutes};
+use perigee_api::answers::{LoadedRoutes, RouteFate, RouteList};
+use perigee_api::queries::{AddRoute, DeleteRoute, LoadRoutes, ShowConfig, ShowRoutes};
 use perigee_api::{RouteChange, RouteGateway};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -74,6 +74,35 @@ fn a_route_that_was_added_is_said_with_its_weights() {
     router.end();
 }
 
+/// Routes to nowhere could be in the routes file alone.
+#[test]
+fn routes_to_nowhere_are_added_kept_and_deleted() {
+    let mut router = OnDisk::new(&(TWO_PORTS.to_owned() + &neighbors(&[("10.0.2.2", PEER_B)])), ONE_EACH);
+    let nowhere = |prefix: &str, fate| RouteChange { fate: Some(fate), ..RouteChange::of(prefix.parse().unwrap()) };
+    let blackhole = nowhere("10.9.1.0/24", RouteFate::Blackhole);
+    ask(&mut router.bed, AddRoute(via("10.9.0.0/16", "10.0.2.2"))).unwrap();
+    let said = ask(&mut router.bed, AddRoute(blackhole.clone())).unwrap().message;
+    assert_eq!(said, "route to 10.9.1.0/24 blackhole added");
+    let routes = vec![nowhere("10.9.2.0/24", RouteFate::Prohibit), nowhere("224.0.0.0/4", RouteFate::Unreachable)];
+    let loaded = ask(&mut router.bed, LoadRoutes { routes }).unwrap();
+    assert_eq!(counts(&loaded), [2, 0, 0, 0], "{loaded:?}");
+    let to = ["10.9.0.1", "10.9.1.1", "10.9.2.1"];
+    assert_eq!(to.map(|address| forwarded(&mut router, address)), [1, 0, 0]);
+    let config = ask(&mut router.bed, ShowConfig {}).unwrap().toml;
+    assert!(config.contains("blackhole = true") && config.contains("prohibit = true"), "{config}");
+
+    let mut both = via("10.8.0.0/16", "10.0.2.2");
+    both.fate = Some(RouteFate::Blackhole);
+    let refused = ask(&mut router.bed, AddRoute(both)).unwrap_err();
+    assert!(refused.contains("`fate` is blackhole, and there is a gateway"), "{refused}");
+    let other = nowhere("10.9.1.0/24", RouteFate::Prohibit);
+    let refused = ask(&mut router.bed, DeleteRoute(other)).unwrap_err();
+    assert_eq!(refused, "there is no static route to 10.9.1.0/24 prohibit with metric 0");
+    ask(&mut router.bed, DeleteRoute(blackhole)).unwrap();
+    assert_eq!(forwarded(&mut router, "10.9.1.1"), 1);
+    router.end();
+}
+
 /// What is beyond `max_routes` is refused aloud and counted; what is there may be changed, and what leaves makes room.
 #[test]
 fn routes_beyond_the_limit_are_refused_and_counted() {
@@ -92,7 +121,7 @@ fn routes_beyond_the_limit_are_refused_and_counted() {
     assert_eq!((list.total, list.refused), (1000, refused));
     let changed = ask(&mut router.bed, LoadRoutes { routes: vec![via(&prefix(0), "10.0.2.3")] }).unwrap();
     assert_eq!(counts(&changed), [0, 1, 0, 0], "{changed:?}");
-    let gone = ask(&mut router.bed, perigee_api::queries::DeleteRoute(via(&prefix(1), "10.0.2.2")));
+    let gone = ask(&mut router.bed, DeleteRoute(via(&prefix(1), "10.0.2.2")));
     gone.unwrap();
     let added = ask(&mut router.bed, LoadRoutes { routes: vec![via(&prefix(1199), "10.0.2.3")] }).unwrap();
     assert_eq!(counts(&added), [1, 0, 0, 0], "{added:?}");

@@ -112,6 +112,16 @@ states! {
         Refused = "refused",
     }
 
+    /// What happens to packets to the destinations of a route without a gateway.
+    pub enum RouteFate {
+        /// They are dropped silently.
+        Blackhole = "blackhole",
+        /// They are dropped, and the sender gets ICMP destination unreachable.
+        Unreachable = "unreachable",
+        /// They are dropped, and the sender gets ICMP administratively prohibited.
+        Prohibit = "prohibit",
+    }
+
     /// What a next hop leads to.
     pub enum NextHopType {
         /// A neighbor.

@@ -2,7 +2,7 @@
 //! Operator routes: those that the API adds and deletes while the router runs.
 
 use super::{Forwarding, Routing, Undo, with_links};
-use perigee_api::answers::{LoadedRoutes, RefusedRoute};
+use perigee_api::answers::{LoadedRoutes, RefusedRoute, RouteFate};
 use perigee_api::{ApiError, RouteChange, RouteGateway};
 use perigee_fib::FibWriter;
 use perigee_net::{InterfaceId, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget};
@@ -15,17 +15,17 @@ use std::net::IpAddr;
 fn route_to_add(routing: &Routing, change: &RouteChange) -> Result<(Prefix, Route), ApiError> {
     let found = change.prefix;
     let target = target(routing, found, change)?;
-    refuse_unused(routing, found)?;
+    refuse_unused(routing, found, &target)?;
     let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
     key.preference = change.preference.unwrap_or(key.preference);
     let RouteKey { preference, metric, source } = key;
     Ok((found, Route { source, preference, metric, target, mtu: 0 }))
 }
 
-/// A route that no packet would ever take is a mistake.
-fn refuse_unused(routing: &Routing, prefix: Prefix) -> Result<(), ApiError> {
+/// A route that no packet would ever take is a mistake; but refusing what nobody sends is none.
+fn refuse_unused(routing: &Routing, prefix: Prefix, target: &RouteTarget) -> Result<(), ApiError> {
     let refuse = |why: String| Err(ApiError::invalid(format!("no packet would take a route to {prefix}: {why}")));
-    if let Some(why) = prefix.never_forwarded() {
+    if let Some(why) = prefix.never_forwarded().filter(|_| fate(target).is_none()) {
         return refuse(why.to_owned());
     }
     let mut own = routing.interfaces().iter().flat_map(|(_, interface)| &interface.addresses);
@@ -44,15 +44,35 @@ fn refuse_unused(routing: &Routing, prefix: Prefix) -> Result<(), ApiError> {
 
 fn target(routing: &Routing, prefix: Prefix, change: &RouteChange) -> Result<RouteTarget, ApiError> {
     let gateways = change.all_gateways()?;
+    if let Some(fate) = change.fate {
+        return match (&gateways[..], &change.dev) {
+            ([], None) => Ok(to_fate(fate)),
+            _ => Err(ApiError::invalid(format!("`fate` is {fate}, and there is a gateway; expected one of them"))),
+        };
+    }
     let members = gateways.iter().map(|gateway| member(routing, prefix, gateway)).collect::<Result<Vec<_>, _>>()?;
     match members[..] {
-        [] => Err(ApiError::invalid("`via` is missing: the address of a neighbor")),
+        [] => Err(ApiError::invalid("`via` is missing: the address of a neighbor; or a `fate`")),
         [Member { address: Some(address), interface, weight: 1 }] => Ok(RouteTarget::Gateway { address, interface }),
         _ => {
             let multipath = Multipath::new(&members).map_err(|error| ApiError::invalid(error.to_string()))?;
             Ok(RouteTarget::Multipath(multipath))
         }
     }
+}
+
+fn to_fate(fate: RouteFate) -> RouteTarget {
+    match fate {
+        RouteFate::Blackhole => RouteTarget::Blackhole,
+        RouteFate::Unreachable => RouteTarget::Unreachable,
+        RouteFate::Prohibit => RouteTarget::Prohibit,
+    }
+}
+
+/// What happens to the packets of a route that leads nowhere.
+fn fate(target: &RouteTarget) -> Option<RouteFate> {
+    let all = [RouteFate::Blackhole, RouteFate::Unreachable, RouteFate::Prohibit];
+    all.into_iter().find(|fate| to_fate(*fate) == *target)
 }
 
 /// Where a route leads, as `route add` takes it: the weights of several gateways as well.
@@ -62,7 +82,10 @@ fn leads(route: &Route) -> String {
             let gateway = |m: &Member| Some(format!("via {} weight {weight}", m.address?, weight = m.weight));
             multipath.members().iter().filter_map(gateway).collect::<Vec<_>>().join(" ")
         }
-        _ => route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect(),
+        target => match fate(target) {
+            Some(fate) => fate.to_string(),
+            None => route.gateways().map(|(gateway, _)| format!("via {gateway}")).collect(),
+        },
     }
 }
 
@@ -224,9 +247,11 @@ impl Forwarding {
                 && route.metric == change.metric
                 && change.preference.is_none_or(|preference| preference == route.preference)
                 && (requested.is_empty() || requested == gateways)
+                && (change.fate.is_none() || change.fate == fate(&route.target))
         };
         let Some(key) = self.rib().routes(found).iter().find(matches).map(Route::key) else {
-            let via: String = requested.iter().map(|via| format!(" via {via}")).collect();
+            let fate = change.fate.map(|fate| format!(" {fate}"));
+            let via: String = requested.iter().map(|via| format!(" via {via}")).chain(fate).collect();
             let message = format!("there is no static route to {found}{via} with metric {}", change.metric);
             return Err(ApiError::not_found(message));
         };
