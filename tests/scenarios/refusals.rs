@@ -50,6 +50,13 @@ fn mistakes_are_named_with_their_place(world: &World) {
         check(world, &interfaces, &world.perigee(&["run", "/run/router.toml"]).refused(words));
     }
     check(world, &interfaces, &world.perigee(&["run", "/run/absent.toml"]).refused("absent.toml"));
+    // A file that is named and not there is a mistake of the line that names it.
+    let file = world.configuration("script = \"absent.lua\"", PORTS);
+    let place =
+        format!("router.toml:{}:1: cannot read the script /run/absent.lua: No such file", line_of(&file, "script"));
+    for command in ["check", "run"] {
+        check(world, &interfaces, &world.perigee(&[command, "/run/router.toml"]).refused(&place));
+    }
     world.configuration("", PORTS);
     let good = world.perigee(&["check", "/run/router.toml"]).good();
     assert!(good.out.contains("2 ports"), "{}", good.out);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! `perigee check`: is a configuration right? Its script and routes file are read, too.
 
+use crate::scripts;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use perigee_config::{Config, ConfigError, Device, Machine};
-use perigee_lua::Script;
 use perigee_router::Lookups;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,9 +48,9 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode> {
             perigee_dpdk::check_captures(device).with_context(|| format!("port {} cannot be opened", port.name))?;
         }
     }
-    if let Some(script) = &config.router.script {
+    if config.router.script.is_some() {
         // Without a router one can find out whether it compiles, but not whether it finds its ports.
-        Script::read(script)?.compile()?;
+        scripts::read(&config)?.compile()?;
     }
     println!(
         "{}: {} ports, {} interfaces, {} routes, {} filters, {} workers",

@@ -45,7 +45,7 @@ use std::sync::Arc;
 /// # Errors
 /// One sentence with the way out, or [`Interrupted`]; nothing is left behind.
 pub fn launch(config: Config, path: &Path, machine: Machine, start: &Start) -> Result<Running> {
-    let script = scripts::read(config.router.script.as_deref())?;
+    let script = scripts::read(&config)?;
     claims::take(&config, start)?;
     // Held until it is said that this one ends: when the helper is dropped it restores interfaces, which may take long.
     let mut helper = None;

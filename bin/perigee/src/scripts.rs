@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 //! The Lua scripts, as the router's control side sees them.
 
+use anyhow::{Result, anyhow};
 use perigee_api::answers::ScriptState;
 use perigee_config as config;
 use perigee_helper::Helper;
 use perigee_lua::{Budgets, OverBudget, Script, Scripts};
 use perigee_router::{Progress, ReadFile, ReadScript, Refusal, ScriptControl, ScriptSource, ScriptView};
 use std::io::{self, ErrorKind};
-use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The script at a path, or the built-in one.
-pub fn read(path: Option<&Path>) -> Result<Script, perigee_lua::ScriptError> {
-    path.map_or_else(|| Ok(Script::builtin()), Script::read)
+/// The script that a configuration names, or the built-in one.
+pub fn read(config: &config::Config) -> Result<Script> {
+    let path = config.router.script.as_deref();
+    let script = path.map_or_else(|| Ok(Script::builtin()), Script::read);
+    script.map_err(|error| anyhow!(config.unreadable_script(&error.to_string())))
 }
 
 /// Reads files as the router may; what it may not read is opened by the helper, if it belongs to the configuration. Threads that read have no
@@ -114,6 +116,6 @@ mod tests {
         assert!(!read(&file, perigee_file::LONGEST).unwrap().is_empty());
         let helper = Arc::into_inner(helper).expect("nothing else has it");
         drop(helper);
-        assert_eq!(read(Path::new("/nowhere/file"), 1).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(read(std::path::Path::new("/nowhere/file"), 1).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

@@ -76,7 +76,7 @@ pub use section::Reload;
 pub use steers::{Steer, SteerMatch};
 pub use workers::Worker;
 
-use mistake::Mistakes;
+use mistake::{Mistakes, Places};
 use reader::Section;
 use routes_file::FileKeys;
 use section::Context;
@@ -112,7 +112,13 @@ impl Config {
         let text = read_text(path, perigee_file::LONGEST_TEXT, read)?;
         let mut config = Self::parse_on(&name, &text, machine)?;
         if let Some(file) = &config.routes_file {
-            let lines = read_text(file, perigee_file::LONGEST, read)?;
+            let lines = read_text(file, perigee_file::LONGEST, read).map_err(|error| match error {
+                ConfigError::Unreadable(why) => match config.places.routes_file.clone() {
+                    Some(place) => ConfigError::Mistakes(vec![place.says(why)]),
+                    None => ConfigError::Unreadable(why),
+                },
+                mistakes => mistakes,
+            })?;
             config.file_routes = parse_routes(&file.display().to_string(), &lines, &config.interfaces)?;
         }
         Ok(config)
@@ -156,7 +162,9 @@ impl Config {
 fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let mistakes = root.mistakes();
     let context = Context { folder, machine, ..Context::bare() };
-    let (router, workers) = read_router(&mut root, &context);
+    let (router, workers, script) = read_router(&mut root, &context);
+    let routes_file = root.place("routes_file").map(|span| mistakes.place(&span));
+    let places = Places { script, routes_file };
     let context = Context { name: &router.name, ..context };
     let eal = read_table(&mut root, "eal", |s| Eal::read(s, &context));
     let linux = read_table(&mut root, "linux", |s| Linux::read(s, &context));
@@ -193,6 +201,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
         ports,
         interfaces,
         warnings: Vec::new(),
+        places,
     }
 }
 
@@ -204,16 +213,18 @@ pub(crate) fn read_table<T>(root: &mut Section, key: &'static str, read: impl Fn
     value
 }
 
-/// `[router]`, in which the workers may be named. The command line takes precedence for the lookup structures.
-fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<NamedWorker>) {
+/// `[router]`, in which the workers may be named, and where it names a script. The command line takes precedence for the lookup
+/// structures.
+fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<NamedWorker>, Option<Mistake>) {
     let mut section = root.table("router");
     let mut router = Router::read(&mut section, context);
     if let Some(choice) = &context.machine.fib_override {
         router.fib = choice.clone();
     }
     let workers = workers::read_workers(root, &mut section, context);
+    let script = section.place("script").map(|span| section.mistakes().place(&span));
     section.finish();
-    (router, workers)
+    (router, workers, script)
 }
 
 fn folder_of(name: &str) -> &Path {

@@ -31,6 +31,13 @@ pub struct Mistake {
     carets: usize,
 }
 
+impl Mistake {
+    /// The same place with another message.
+    pub(crate) fn says(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+}
+
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)?;
@@ -69,6 +76,20 @@ impl ConfigError {
 fn listed(mistakes: &[Mistake]) -> String {
     let each: Vec<String> = mistakes.iter().map(Mistake::to_string).collect();
     each.join("\n")
+}
+
+/// Where keys stand that name files: one that cannot be read is their mistake, which shows when the configuration is read already.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    pub script: Option<Mistake>,
+    pub routes_file: Option<Mistake>,
+}
+
+/// Places do not count: two files may have the same value in different lines.
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// A text with a name, where byte offsets become lines and columns.
@@ -140,6 +161,11 @@ impl<'t> Mistakes<'t> {
 
     pub fn warn(&self, span: &Span, message: impl Into<String>) {
         self.warnings.borrow_mut().push(self.source.mistake(span, message.into()));
+    }
+
+    /// A place, for a mistake of which it is not known yet whether it is one.
+    pub fn place(&self, span: &Span) -> Mistake {
+        self.source.mistake(span, String::new())
     }
 
     pub fn count(&self) -> usize {

@@ -9,7 +9,7 @@ use super::eal::Eal;
 use super::filters::Filter;
 use super::interfaces::Interface;
 use super::linux::Linux;
-use super::mistake::Mistake;
+use super::mistake::{Mistake, Places};
 use super::neighbors::Neighbor;
 use super::policer::Policer;
 use super::ports::Port;
@@ -50,11 +50,22 @@ pub struct Config {
     pub steers: Vec<Steer>,
     /// Warnings: what is allowed but looks like an oversight.
     pub warnings: Vec<Mistake>,
+    /// Where the file names others.
+    pub(crate) places: Places,
 }
 
 impl Config {
     /// Every route, those of the file last.
     pub fn all_routes(&self) -> impl Iterator<Item = &(Prefix, Route)> {
         self.routes.iter().chain(&self.file_routes)
+    }
+
+    /// The mistake of naming a script that cannot be read: `why`, which begins with its name.
+    pub fn unreadable_script(&self, why: &str) -> String {
+        let message = format!("cannot read the script {why}");
+        match self.places.script.clone() {
+            Some(place) => place.says(message).to_string(),
+            None => message,
+        }
     }
 }

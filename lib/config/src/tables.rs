@@ -48,6 +48,7 @@ impl Config {
             filters,
             steers,
             warnings: _,
+            places: _,
         } = self;
         let cores = WorkerKeys::of(workers);
         let mut tables = vec![

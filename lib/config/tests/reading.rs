@@ -259,13 +259,27 @@ fn the_routes_file_is_as_exact() {
     assert_eq!(many.mistakes().len(), 20, "a file of the wrong kind is not listed whole");
 }
 
+/// "nosuch.lua: No such file or directory" said neither which line names it nor that it is the script.
+#[test]
+fn a_script_that_is_missing_is_a_mistake_of_its_line() {
+    let config =
+        Config::parse("some/r.toml", &format!("[router]\nburst = 8\n  script = \"nosuch.lua\"\n{PORT}")).unwrap();
+    let said = config.unreadable_script("some/nosuch.lua: No such file or directory");
+    let expected = "some/r.toml:3:3: cannot read the script some/nosuch.lua: No such file or directory\n  \
+                    3 |   script = \"nosuch.lua\"\n    |   ^^^^^^";
+    assert_eq!(said, expected);
+    let none = Config::parse("r.toml", PORT).unwrap();
+    assert_eq!(none.unreadable_script("x.lua: gone"), "cannot read the script x.lua: gone");
+}
+
 #[test]
 fn files_are_read_from_the_folder_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.toml");
     std::fs::write(&path, format!("routes_file = \"r.txt\"\n{PORT}")).unwrap();
     let error = Config::load(&path).unwrap_err().to_string();
-    assert!(error.contains("r.txt: No such file"), "{error}");
+    // Without a place, it was not said who wants the file.
+    assert!(error.contains("a.toml:1:1: cannot read") && error.contains("r.txt: No such file"), "{error}");
     std::fs::write(folder.path().join("r.txt"), "10.1.0.0/16 via 10.0.0.2\n10.1.0.0/16 via\n").unwrap();
     let error = Config::load(&path).unwrap_err().to_string();
     assert!(error.contains("r.txt:2:16: found the end of the line"), "{error}");

@@ -94,6 +94,9 @@ impl Script {
                 "{error}; user {}, as whom this runs, must be able to read it and to enter the folders that it is in",
                 rustix::process::geteuid().as_raw()
             )),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                unreadable(format!("{error}; is the path right?"))
+            }
             _ => unreadable(error.to_string()),
         })?;
         let source = String::from_utf8(source).map_err(|_| unreadable("not a text file".to_owned()))?;

@@ -360,8 +360,12 @@ impl SlowThread {
 fn script_of(query: Reload, config: &Config, read: ReadScript) -> Result<ScriptSource, Refusal> {
     match query {
         Reload { script: Some(path), text: Some(text) } => Ok(ScriptSource::Text(path, text)),
-        Reload { script, .. } => match script.or_else(|| config.router.script.clone()) {
-            Some(path) => read(&path).map(|text| ScriptSource::Text(path, text)),
+        Reload { script: Some(path), text: None } => read(&path).map(|text| ScriptSource::Text(path, text)),
+        Reload { script: None, .. } => match config.router.script.clone() {
+            Some(path) => match read(&path) {
+                Ok(text) => Ok(ScriptSource::Text(path, text)),
+                Err(error) => Err(config.unreadable_script(&error.to_string()).into()),
+            },
             None => Ok(ScriptSource::BuiltIn),
         },
     }
