@@ -16,6 +16,7 @@ perigee_tests::scenarios![
     an_interface_that_is_gone_is_no_loss_of_the_device,
     by_af_xdp_the_summary_is_printed_and_no_buffer_is_missing as root,
     into_a_task_that_counts,
+    a_ramp_before_the_trial_is_in_no_figure,
     through_a_router_of_both_families,
     a_capture_is_sent_as_it_is,
     a_full_frame_with_a_tag_needs_no_larger_mtu,
@@ -152,6 +153,33 @@ fn into_a_task_that_counts(world: &World) {
     let said = counter.said();
     let expected = format!("{} packets, {} bytes", number(&all, "/sent/sent"), number(&all, "/sent/sent") * 60);
     assert!(said.contains(&expected), "{expected:?} is missing:\n{said}");
+}
+
+/// A jump from nothing to the full rate fakes loss where flows are learned, and `gen` had no other start.
+fn a_ramp_before_the_trial_is_in_no_figure(world: &World) {
+    cable(world, "here", "there");
+    let words = ["here", "--to", "there", "--rate", RATE, "-n", "500", "--ramp", "0.8"];
+    let all = generate(&words);
+    let sent = number(&all, "/sent/sent");
+    assert_eq!(sent + number(&all, "/sent/unsent"), 500, "{all:#}");
+    assert!(sent > 125, "{all:#}");
+    // 500 frames per second rise in eight steps of 0.1 s, each with a frame at its start: 7 + 13 + 19 + 25 + 32 + 38 + 44 + 50.
+    let ramp = number(&all, "/ramp/sent");
+    assert!((1..=228).contains(&ramp), "{all:#}");
+    for (path, expected) in [
+        ("/received/counters/ramp", ramp),
+        ("/received/counters/unique", sent),
+        ("/received/counters/other_run", 0),
+        ("/received/lost", 0),
+        ("/latency/count", sent),
+    ] {
+        assert_eq!(number(&all, path), expected, "{path} of {all:#}");
+    }
+    assert_eq!(all["intervals"][0]["from_s"], 0.0, "{all:#}");
+    let text = run(&mut command(&words));
+    assert!(text.out.contains("of a load that rose to 500pps; they do not count"), "{}", text.text);
+    assert!(!text.out.contains("of another trial"), "{}", text.text);
+    run(&mut command(&["here", "--ramp", "1", "-n", "1"])).refused("--ramp 1 needs a rate to rise to");
 }
 
 /// The router asks for the destination by ARP and neighbor discovery, which the other host answers for.

@@ -72,6 +72,11 @@ pub struct GenArgs {
     /// Frames to send
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
+    /// Seconds before those of --seconds in which the load rises to --rate, in eight steps and without a gap before the first
+    /// frame that counts: a jump from nothing to the full rate fakes loss where a device has flows to learn. The receiver gets these
+    /// frames; they are in no result
+    #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "speed")]
+    ramp: Option<f64>,
     /// Microseconds that a frame may leave later than it is due; later ones are given up, and counted
     #[arg(long, value_name = "US", default_value_t = pace::ALLOWANCE as f64 / 1e3)]
     late: f64,
@@ -120,13 +125,14 @@ pub fn generate(args: &GenArgs) -> Result<ExitCode> {
     let names: Vec<&str> = std::iter::once(args.device.as_str()).chain(args.to.as_deref()).collect();
     let open = ports::open_all(&eal, &names, source.longest())?;
     let pattern = request(args)?.pattern(source.mean_size(), open[0].line())?;
+    let ramp = args.ramp.map(|seconds| Ramp::new(seconds, pattern)).transpose()?;
     let source = args.traffic.source(script.as_ref(), Some(open[0].mac()), open.get(1).map(TesterPort::mac))?;
     let (source, watch) = match script {
         Some(script) => source.changed_by(script),
         None => (source, None),
     };
     let cores = args.machine.cores.as_ref().map_or_else(usable_cores, |cores| cores.0.clone());
-    let trial = Trial { args, source, watch: watch.clone(), pattern, clock, cores };
+    let trial = Trial { args, source, watch: watch.clone(), pattern, ramp, clock, cores };
     let outcome = trial.run(&eal, &open, &mut csv)?;
     // First what was found, then whatever may have failed.
     if args.json {
@@ -157,6 +163,26 @@ fn request(args: &GenArgs) -> Result<Request> {
     Ok(Request { rate: args.rate, departures })
 }
 
+/// A load that rises, before what is measured.
+#[derive(Clone, Copy)]
+struct Ramp {
+    /// ns.
+    rise: u64,
+    /// Frames per second at its end.
+    rate: f64,
+}
+
+impl Ramp {
+    fn new(seconds: f64, pattern: Pattern) -> Result<Ramp> {
+        let rate = pattern.mean().with_context(|| {
+            format!(
+                "--ramp {seconds} needs a rate to rise to, and found --rate line; give one in pps, bit/s or percent"
+            )
+        })?;
+        Ok(Ramp { rise: (seconds * 1e9) as u64, rate })
+    }
+}
+
 /// A file of intervals.
 struct CsvFile {
     path: PathBuf,
@@ -184,36 +210,42 @@ struct Trial<'a> {
     /// Of the script that changes the frames.
     watch: Option<Arc<Watch>>,
     pattern: Pattern,
+    ramp: Option<Ramp>,
     clock: Clock,
     cores: Vec<usize>,
 }
 
 impl Trial<'_> {
     fn run(self, eal: &perigee_dpdk::Eal, open: &[TesterPort], csv: &mut Option<CsvFile>) -> Result<Report> {
-        let Trial { args, source, watch, pattern, clock, cores } = self;
+        let Trial { args, source, watch, pattern, ramp, clock, cores } = self;
+        let late = (args.late * 1e3) as u64;
         let (described, stamped, flows) = (source.describe(), source.is_stamped(), source.flows());
         let floor = match (args.floor, &args.to) {
             (None, Some(_)) if stamped => Some(floor::floor(eal, clock, &cores)?),
             (given, _) => given,
         };
-        let run = run_number();
-        let start = clock.now() + HEAD_START;
+        let (run, climbs) = (run_number(), clock.now() + HEAD_START);
+        let start = climbs.saturating_add(ramp.map_or(0, |ramp| ramp.rise));
+        let ramp = ramp.map(|Ramp { rise, rate }| (pace::ramp(climbs, rise, rate, late), ramp_number(run)));
         let duration = args.seconds.map(|s| (s * 1e9) as u64);
         let limit = Limit { frames: args.frames, duration };
         let mut ends = open.iter().map(TesterPort::end).collect::<Result<Vec<_>>>()?;
         ends[0].stream = Some(match source.timed {
             true => Stream::timed(source.frames, &MBUF, start, limit, run),
             false => {
-                let pacer = Pacer::new(pattern, start, limit, (args.late * 1e3) as u64);
-                Stream::new(source.frames, &MBUF, pacer, run)
+                let stream = Stream::new(source.frames, &MBUF, Pacer::new(pattern, start, limit, late), run);
+                let (departures, mark) = ramp.clone().unwrap_or_default();
+                stream.after(departures, mark)
             }
         });
         let receives = args.to.is_some();
         if let Some(end) = ends.get_mut(1) {
-            let settings = Settings { latency_every: args.latency_every, floor, ..Settings::new(run, flows) };
+            let ramp = ramp.map(|(_, mark)| mark);
+            let settings = Settings { latency_every: args.latency_every, floor, ramp, ..Settings::new(run, flows) };
             end.listener = Some(Listener::new(settings));
         }
         let course = Course::new(1, (DRAIN * 1e9) as u64);
+        course.report_from(start);
         let stop: Arc<Course> = course.clone();
         let stop = move || {
             stop.stop();
@@ -276,7 +308,7 @@ impl Trial<'_> {
             missed,
             receive_errors,
             longest_pause,
-            allowed_pause: ALLOWED_PAUSE.max((args.late * 1e3) as u64),
+            allowed_pause: ALLOWED_PAUSE.max(late),
             planned: duration.unwrap_or(lasted),
             lasted,
             links_down,
@@ -305,4 +337,9 @@ fn run_number() -> u16 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
     let mixed = (u64::from(pid) << 32 | u64::from(now)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
     (mixed as u16) | 0x0101
+}
+
+/// The mark of the frames before the trial: another one, and no byte of it is 0 either.
+fn ramp_number(run: u16) -> u16 {
+    run ^ 0x0202
 }

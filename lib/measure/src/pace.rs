@@ -28,6 +28,7 @@ pub use rate::{Rate, RateError};
 use crate::buckets::Buckets;
 use schedule::{Schedule, Timed};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// How late a frame may leave, in ns, if nothing else is asked for. At a million frames per second it stands for a
 /// thousand of them, a device's ring.
@@ -108,6 +109,36 @@ impl Request {
             }
         }
     }
+}
+
+impl Pattern {
+    /// The mean rate, frames per second; `None` where the port decides.
+    pub fn mean(&self) -> Option<f64> {
+        match *self {
+            Pattern::Line => None,
+            Pattern::Constant { rate } | Pattern::Poisson { rate, .. } => Some(rate),
+            Pattern::Bursts { spacing: Bursting::Mean(rate), .. } => Some(rate),
+            Pattern::Bursts { frames, within, spacing: Bursting::Gap(gap) } => {
+                let frames = f64::from(frames);
+                Some(frames / (within.map_or(0.0, |rate| frames / rate) + gap as f64 / 1e9))
+            }
+        }
+    }
+}
+
+/// Steps of a ramp, from the first to the full load.
+const RAMP_STEPS: u32 = 8;
+
+/// Departures that rise to a rate (frames per second) in equal steps with equal gaps, in `rise` ns from `start` (ns) on: for
+/// [`Stream::after`](crate::station::Stream::after).
+pub fn ramp(start: u64, rise: u64, rate: f64, allowance: u64) -> VecDeque<Pacer> {
+    let step = rise / u64::from(RAMP_STEPS);
+    let limit = Limit { frames: None, duration: Some(step) };
+    let of_step = |number: u32| {
+        let rate = rate * f64::from(number + 1) / f64::from(RAMP_STEPS);
+        Pacer::new(Pattern::Constant { rate }, start.saturating_add(u64::from(number) * step), limit, allowance)
+    };
+    (0..RAMP_STEPS).map(of_step).collect()
 }
 
 /// When departures end: at whichever comes first.

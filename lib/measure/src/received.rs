@@ -4,7 +4,7 @@
 //! ```text
 //!  frame ── no place for a stamp, or a stranger's bytes there ─────────────────► foreign
 //!   │ └──── a damaged stamp of ours ──────────────────────────────────────────► corrupted
-//!   ▼ stamp ── of another trial ► other_run     of a flow that there is not ► unknown_flow
+//!   ▼ stamp ── of another trial ► other_run     of the ramp before this one ► ramp     of a flow that there is not ► unknown_flow
 //!  flow ──► next, early, late: unique frames    duplicate    stale: too old to tell
 //!   └─► latency, jitter
 //! ```
@@ -43,6 +43,8 @@ const GAPS: usize = 1 << 20;
 pub struct Settings {
     /// The trial's mark in each stamp. With two bytes that differ from 0 it is not found in other traffic by chance.
     pub run: u16,
+    /// The mark of the frames by which the load rises to that of the trial; `None` without a ramp.
+    pub ramp: Option<u16>,
     /// How many flows there are, numbered from 0.
     pub flows: u32,
     /// How many gaps in the sequence numbers of a flow are remembered; a gap takes 40 bytes, and only flows that have some use any.
@@ -57,7 +59,7 @@ impl Settings {
     /// Every latency is recorded; a flow remembers 4096 gaps, or fewer (but 16) if there are many flows.
     pub fn new(run: u16, flows: u32) -> Settings {
         let gaps_per_flow = (GAPS / flows.max(1) as usize).clamp(16, 4096);
-        Settings { run, flows, gaps_per_flow, latency_every: 1, floor: None }
+        Settings { run, ramp: None, flows, gaps_per_flow, latency_every: 1, floor: None }
     }
 }
 
@@ -79,6 +81,9 @@ pub struct Counters {
     pub stale: u64,
     /// With a damaged stamp of this trial.
     pub corrupted: u64,
+    /// Of the ramp before the trial, of which nothing else is counted.
+    #[serde(default)]
+    pub ramp: u64,
     /// With the stamp of another trial.
     pub other_run: u64,
     /// With this trial's stamp and the number of a flow that there is not.
@@ -207,6 +212,7 @@ impl Received {
             Found::Stamp(stamp) if stamp.run == self.settings.run => {
                 self.stamped(&stamp, frame.len() as u64 + FCS, now)
             }
+            Found::Stamp(stamp) if Some(stamp.run) == self.settings.ramp => self.counters.ramp += 1,
             Found::Stamp(_) => self.counters.other_run += 1,
             Found::Broken(stamp) if self.was_ours(&stamp) => self.counters.corrupted += 1,
             Found::Broken(_) | Found::Nothing => self.counters.foreign += 1,

@@ -41,6 +41,8 @@ pub struct Course {
     ended: AtomicU64,
     /// ns after that in which listeners go on.
     drain: u64,
+    /// When the seconds begin of which stations report, ns; 0: with the stations.
+    reported: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -51,8 +53,19 @@ impl Course {
             sending: AtomicUsize::new(streams),
             ended: AtomicU64::new(0),
             drain,
+            reported: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         })
+    }
+
+    /// The seconds of which stations report begin at this time (ns), as a ramp's are none of the trial's. Before the stations run.
+    pub fn report_from(&self, time: u64) {
+        self.reported.store(time, Ordering::Relaxed);
+    }
+
+    /// When these seconds begin, of stations that run since `began`; ns.
+    pub fn reports_begin(&self, began: u64) -> u64 {
+        self.reported.load(Ordering::Relaxed).max(began)
     }
 
     /// Ends the trial where it stands: nothing more is sent, and listeners do not wait.
@@ -90,6 +103,8 @@ pub struct Stream {
     no_buffers: u64,
     /// The departures before the trial's own, and the mark of their stamps: these frames do not count.
     ramp: Option<(VecDeque<Pacer>, u16)>,
+    /// Frames of the ramp that were sent.
+    climbed: u64,
     /// Of the frames that are not written yet, how many departures the pacer knows already; `None` if it knows all by itself.
     ahead: Option<usize>,
     /// The departures to go on with, and what became of those before.
@@ -109,6 +124,8 @@ pub struct Sent {
     /// ns from the first frame to the last.
     pub lasted: u64,
     pub no_buffers: u64,
+    /// Frames of the ramp, which are in none of the other figures.
+    pub ramp: u64,
 }
 
 impl Stream {
@@ -125,6 +142,7 @@ impl Stream {
             last: 0,
             no_buffers: 0,
             ramp: None,
+            climbed: 0,
             ahead: None,
             then: None,
             before: None,
@@ -146,7 +164,7 @@ impl Stream {
     }
 
     /// Sends frames by these departures first, one pacer after the other, with another mark in their stamps: a load that rises. They
-    /// count nowhere; a listener takes them for those of another trial.
+    /// count nowhere else; a listener knows the mark ([`Settings::ramp`]).
     pub fn after(mut self, ramp: VecDeque<Pacer>, run: u16) -> Stream {
         self.ramp = (!ramp.is_empty()).then_some((ramp, run));
         self
@@ -168,8 +186,15 @@ impl Stream {
             }
             if self.batch.live().is_empty() {
                 self.batch.refill();
+                if self.frames.lengths(due.frames).is_empty() {
+                    // A capture has an end, and begins again.
+                    self.frames.restart();
+                }
                 let lengths = self.frames.lengths(due.frames);
-                if lengths.is_empty() || pool.fill(&mut self.batch, lengths) == 0 {
+                if lengths.is_empty() {
+                    break;
+                }
+                if pool.fill(&mut self.batch, lengths) == 0 {
                     return true;
                 }
                 self.frames.write(&mut self.batch, Mask::ALL, now, run);
@@ -177,6 +202,7 @@ impl Stream {
             let sent = queue.send(&mut self.batch, due.frames);
             if sent > 0 {
                 pacer.sent(now, sent);
+                self.climbed += sent as u64;
             }
             return true;
         }
@@ -263,6 +289,7 @@ impl Stream {
             bytes: self.bytes,
             lasted: self.first.map_or(0, |first| self.last - first),
             no_buffers: self.no_buffers,
+            ramp: self.climbed,
         }
     }
 }
@@ -410,7 +437,7 @@ impl Station {
     /// Runs the trial to its end. `report` is called once a second, and must not take long.
     pub fn run(mut self, clock: Clock<'_>, course: &Course, report: Report<'_>) -> Finished {
         let began = clock();
-        let (mut turns, mut next_report) = (Turns::default(), began + SECOND);
+        let (mut turns, mut next_report) = (Turns::default(), course.reports_begin(began) + SECOND);
         loop {
             let now = clock();
             turns.turn(now);
@@ -480,6 +507,7 @@ pub fn add(to: &mut Counters, more: &Counters) {
     to.reordered += more.reordered;
     to.stale += more.stale;
     to.corrupted += more.corrupted;
+    to.ramp += more.ramp;
     to.other_run += more.other_run;
     to.unknown_flow += more.unknown_flow;
     to.foreign += more.foreign;

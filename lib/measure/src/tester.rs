@@ -9,7 +9,7 @@
 //! The tester knows neither ports nor threads: [`Surroundings`] has them.
 
 use crate::environment::Meanwhile;
-use crate::pace::{Limit, Pacer, Pattern};
+use crate::pace::{self, Limit, Pacer, Pattern};
 use crate::received::{Interval, Latencies, Received, Settings};
 use crate::run::{Direction, TrialRecord, delays, outcome};
 use crate::search::profile::Settle;
@@ -24,8 +24,6 @@ use std::sync::Arc;
 const SECOND: f64 = 1e9;
 /// From the call to the first frame, ns: threads are on their cores by then.
 const HEAD_START: u64 = 10_000_000;
-/// Steps of a ramp, from the first to the full load.
-const RAMP_STEPS: u32 = 8;
 /// Learning frames, each way, and their rate.
 pub const LEARNING: u64 = 16;
 const LEARNING_RATE: f64 = 1000.0;
@@ -240,12 +238,15 @@ impl Tester {
             Some(time) => listener.tag_from(time),
             None => listener,
         };
-        let ramp = (rise > 0).then(|| (ramp(climbs, rise, trial.load, allowance), ramp_run));
+        let ramp = (rise > 0).then(|| (pace::ramp(climbs, rise, trial.load, allowance), ramp_run));
         self.attach(run, |_| pacer(plan.limit, start, trial.load), ramp, then, tag);
         if let Some(after) = plan.reset_after {
             around.reset_device(after + rise);
         }
         let course = Course::new(self.ways.len(), plan.drain);
+        if rise > 0 {
+            course.report_from(start);
+        }
         course_of(&course);
         let mut intervals = Vec::new();
         let mut keep = |interval: &Interval| {
@@ -284,7 +285,8 @@ impl Tester {
                 Some(then) => stream.then(then.clone()),
                 None => stream,
             });
-            let settings = Settings { latency_every, floor, ..Settings::new(run, way.flows) };
+            let ramp = ramp.as_ref().map(|(_, run)| *run);
+            let settings = Settings { latency_every, floor, ramp, ..Settings::new(run, way.flows) };
             self.ends[way.to].listener = Some(listener(Listener::new(settings)));
         }
     }
@@ -347,17 +349,6 @@ impl Tester {
         outcome.doubts.extend(reset_error.map(|why| Doubt { spoils: Spoils::All, why }));
         TrialRecord { size, trial: trial.clone(), outcome, began, directions }
     }
-}
-
-/// Departures that rise to a load in equal steps, in `rise` ns from `start` on.
-fn ramp(start: u64, rise: u64, load: f64, allowance: u64) -> VecDeque<Pacer> {
-    let step = rise / u64::from(RAMP_STEPS);
-    let limit = Limit { frames: None, duration: Some(step) };
-    let of_step = |number: u32| {
-        let rate = load * f64::from(number + 1) / f64::from(RAMP_STEPS);
-        Pacer::new(Pattern::Constant { rate }, start + u64::from(number) * step, limit, allowance)
-    };
-    (0..RAMP_STEPS).map(of_step).collect()
 }
 
 /// Times that some trials are run for, in seconds: the worst of all directions.

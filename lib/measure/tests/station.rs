@@ -2,7 +2,7 @@
 //! Whole trials at stations, on packets of the heap and a clock that goes on by itself: what is sent comes back, or is missed; a
 //! queue that refuses, a pool that is empty, a trial that is stopped; neighbors.
 
-use perigee_measure::pace::{Limit, Pacer, Pattern};
+use perigee_measure::pace::{self, Bursting, Limit, Pacer, Pattern};
 use perigee_measure::received::{Latencies, Received, Settings, Snapshot};
 use perigee_measure::replay::{Capture, Playback, Replay};
 use perigee_measure::resident::Resident;
@@ -116,6 +116,41 @@ fn what_is_sent_comes_back_in_order_and_in_time() {
     assert!(finished.ended - finished.began >= 2_599_000_000, "frames under way are waited for");
     drop(finished);
     assert_eq!(bed.pool.in_use(), 0);
+}
+
+/// Each line of the ramp's seconds showed a rate that was too low, and its frames were "of another trial".
+#[test]
+fn frames_of_a_ramp_are_in_no_result() {
+    let bed = Bed::new(1000, 1000);
+    let cable = HeapQueue::new(bed.pool, 0, 512);
+    let (mut left, mut right) =
+        (bed.end(cable.clone(), HeapQueue::new(bed.pool, 1, 1)), bed.end(HeapQueue::new(bed.pool, 1, 1), cable));
+    let (rise, mark) = (SECOND * 8 / 10, RUN ^ 0x0202);
+    let start = bed.clock.now() + rise;
+    let traffic = Traffic::new(&Description::default()).unwrap();
+    let pattern = Pattern::Bursts { frames: 4, within: None, spacing: Bursting::Gap(400_000) };
+    assert_eq!(pattern.mean(), Some(10_000.0));
+    let stream = Stream::new(Box::new(traffic), bed.pool, Pacer::new(pattern, start, SECONDS(1.5), SECOND / 1000), RUN);
+    left.stream = Some(stream.after(pace::ramp(start - rise, rise, 10_000.0, SECOND / 1000), mark));
+    right.listener = Some(Listener::new(Settings { ramp: Some(mark), ..Settings::new(RUN, 1) }));
+    let course = Course::new(1, SECOND / 10);
+    course.report_from(start);
+    let (mut seconds, mut latencies) = (vec![], 0);
+    let mut report = |snapshot: Snapshot, more: Vec<Latencies>| {
+        seconds.push(snapshot);
+        latencies += more.iter().map(Latencies::count).sum::<u64>();
+    };
+    let mut finished = Station { ends: vec![left, right] }.run(&|| bed.clock.now(), &course, &mut report);
+    let sent = finished.sent[0].take().unwrap();
+    let outcome = received(&mut finished, 1).close(|flow| sent.frames.written(flow));
+    // An eighth of the rate for the first tenth of a second, two eighths for the next.
+    assert_eq!((sent.ramp, outcome.counters.ramp), (4_500, 4_500));
+    assert_eq!((sent.account.sent, sent.account.unsent, outcome.sent, outcome.lost), (15_000, 0, 15_000, 0));
+    assert_eq!((outcome.counters.frames, outcome.counters.other_run, latencies), (15_000, 0, 15_000));
+    assert!(sent.lasted < 1_500_000_000 && sent.bytes == 15_000 * 64, "{} ns", sent.lasted);
+    // The first second is the trial's first one.
+    assert!(seconds[0].sent.abs_diff(10_000) <= 4, "{seconds:?}");
+    assert!(seconds[0].time.abs_diff(start + SECOND) < 100_000, "{seconds:?}");
 }
 
 #[test]
@@ -245,10 +280,8 @@ fn neighbors_are_answered_during_a_trial() {
     assert_eq!(bed.pool.in_use(), 0);
 }
 
-/// A capture with its own timing, twice as fast, in two loops: each frame at its time, all bytes as they were.
-#[test]
-fn a_capture_keeps_its_timing() {
-    let (frames, gap) = (1000u32, 100_000u32);
+/// A capture of `frames` frames of 64 bytes, `gap` us apart.
+fn capture(frames: u32, gap: u32) -> Capture {
     let mut file: Vec<u8> =
         [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65535, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
     for i in 0..frames {
@@ -257,9 +290,14 @@ fn a_capture_keeps_its_timing() {
         file.extend([0, time, 64, 64].iter().flat_map(|n: &u32| n.to_le_bytes()));
         file.extend((0..64).map(|at| (i + at) as u8));
     }
-    let capture = Capture::read(&file[..], false, 1 << 20).unwrap();
+    Capture::read(&file[..], false, 1 << 20).unwrap()
+}
+
+/// A capture with its own timing, twice as fast, in two loops: each frame at its time, all bytes as they were.
+#[test]
+fn a_capture_keeps_its_timing() {
     let playback = Playback { speed: Some(2.0), loops: 2, pad: false };
-    let replay = Replay::new(capture, &playback).unwrap();
+    let replay = Replay::new(capture(1000, 100_000), &playback).unwrap();
     let bed = Bed::new(4000, 300);
     let cable = HeapQueue::new(bed.pool, 0, 4000);
     let mut end = bed.end(cable.clone(), HeapQueue::new(bed.pool, 0, 1));
@@ -275,6 +313,28 @@ fn a_capture_keeps_its_timing() {
         let frame = cable.collect().expect("a frame");
         assert!(frame.iter().enumerate().all(|(at, byte)| *byte == (i % 1000 + at as u32) as u8), "frame {i}");
     }
+    drop((finished, cable));
+    assert_eq!(bed.pool.in_use(), 0);
+}
+
+/// It ended within the ramp, and the load did not rise.
+#[test]
+fn a_capture_shorter_than_the_ramp_begins_again_and_is_then_sent_from_its_start() {
+    let replay = Replay::new(capture(30, 1000), &Playback { speed: None, loops: 1, pad: false }).unwrap();
+    let bed = Bed::new(1000, 1000);
+    let cable = HeapQueue::new(bed.pool, 0, 512);
+    let mut end = bed.end(cable.clone(), HeapQueue::new(bed.pool, 0, 1));
+    let (start, rise, rate) = (SECOND, SECOND / 10, 1000.0);
+    let pacer = Pacer::new(Pattern::Constant { rate }, start, Limit::default(), SECOND / 1000);
+    let ramp = pace::ramp(start - rise, rise, rate, SECOND / 1000);
+    end.stream = Some(Stream::new(Box::new(replay), bed.pool, pacer, RUN).after(ramp, 1));
+    let (mut finished, ..) = bed.run(vec![end], &Course::new(1, 0));
+    let sent = finished.sent[0].take().unwrap();
+    assert_eq!((sent.account.sent, sent.ramp > 40), (30, true), "{} frames of the ramp", sent.ramp);
+    let firsts: Vec<u8> = std::iter::from_fn(|| cable.collect()).map(|frame| frame[0]).collect();
+    let (ramp, trial) = firsts.split_at(sent.ramp as usize);
+    assert!(ramp.iter().enumerate().all(|(at, first)| usize::from(*first) == at % 30), "{ramp:?}");
+    assert!(trial.iter().copied().eq(0..30), "{trial:?}");
     drop((finished, cable));
     assert_eq!(bed.pool.in_use(), 0);
 }

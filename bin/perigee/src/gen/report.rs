@@ -17,6 +17,8 @@ pub struct Report {
     to: Option<String>,
     traffic: serde_json::Value,
     rate: String,
+    /// The load's rise before what is measured; `null` without one.
+    ramp: Option<RampReport>,
     sent: SentReport,
     /// Frames that came back; `null` if none were expected, or none could be told apart.
     received: Option<Outcome>,
@@ -28,6 +30,13 @@ pub struct Report {
     intervals: Vec<Interval>,
     #[serde(skip)]
     achieved: Achieved,
+}
+
+/// Frames that count nowhere else.
+#[derive(Serialize)]
+struct RampReport {
+    seconds: f64,
+    sent: u64,
 }
 
 #[derive(Serialize)]
@@ -68,6 +77,7 @@ impl Report {
             to: args.to.clone(),
             traffic,
             rate: args.rate.to_string(),
+            ramp: args.ramp.map(|seconds| RampReport { seconds, sent: sent.ramp }),
             sent: SentReport {
                 account: sent.account,
                 bytes: sent.bytes,
@@ -90,7 +100,8 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let SentReport { account, seconds, pps, wire_bits_per_s, achieved, .. } = &self.sent;
-        let mut to = format!(
+        let mut to = self.ramp_text();
+        to += &format!(
             "\nsent on {}: {} frames in {:.3} s, {}, {} on the wire\n",
             self.device,
             account.sent,
@@ -124,6 +135,11 @@ impl Report {
             to += &format!("CAREFUL: {doubt}\n");
         }
         to
+    }
+
+    fn ramp_text(&self) -> String {
+        let Some(RampReport { seconds, sent }) = self.ramp else { return String::new() };
+        format!("\nbefore: {sent} frames in {seconds} s of a load that rose to {}; they do not count\n", self.rate)
     }
 
     fn received_text(&self) -> String {

@@ -53,7 +53,7 @@ pub fn run(
             })
             .collect::<std::io::Result<_>>()?;
         drop(sender);
-        let mut together = Together::new(n, clock.now());
+        let mut together = Together::new(n, course.reports_begin(clock.now()));
         for report in reports {
             together.take(report, &mut line);
         }
