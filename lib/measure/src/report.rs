@@ -155,9 +155,15 @@ impl Report {
         let Some(goal) = row.goals.first() else { return String::new() };
         let each_way = if self.settings.ways.count() > 1 { " each way" } else { "" };
         if goal.verdict == Verdict::Unanswered {
-            return self.unanswered(row, goal, each_way);
+            return unanswered(row, each_way);
         }
         let found = match goal.pps {
+            Some(pps) if goal.verdict == Verdict::AtLeast => format!(
+                "at least {}pps{each_way}, {}bit/s on the wire: {}. {QUIET}",
+                prefixed(pps),
+                prefixed(pps * wire_bits(f64::from(row.size))),
+                the_limit(row)
+            ),
             Some(pps) => format!(
                 "{}pps{each_way}, {}bit/s on the wire, {} of the maximum",
                 prefixed(pps),
@@ -171,7 +177,7 @@ impl Report {
             Verdict::MaximumPasses if matches!(self.settings.maximum, Maximum::Frames(_)) => {
                 " (at least: no higher load was tried)"
             }
-            Verdict::Regular | Verdict::MaximumPasses | Verdict::Unanswered => "",
+            Verdict::Regular | Verdict::MaximumPasses | Verdict::Unanswered | Verdict::AtLeast => "",
             Verdict::MinimumFails => " (the lowest load fails)",
             Verdict::TesterTooSlow => " (at least: the tester could not send more)",
             Verdict::Unfinished => " (the search is not finished)",
@@ -185,23 +191,6 @@ impl Report {
             )
         });
         format!("{} bytes: {found}{but}{trust}{}.", row.size, more.unwrap_or_default())
-    }
-
-    /// A sentence instead of a figure.
-    fn unanswered(&self, row: &ThroughputRow, goal: &GoalRow, each_way: &str) -> String {
-        let at_least = match (goal.proven_pps, row.forwarded_pps) {
-            (Some(proven), _) => format!("what was forwarded is {}pps{each_way} at least", prefixed(proven)),
-            (None, Some(forwarded)) => format!("a shorter trial was forwarded at {}pps{each_way}", prefixed(forwarded)),
-            (None, None) => "no trial was forwarded as the goal demands".to_owned(),
-        };
-        format!(
-            "{} bytes: this machine cannot answer: in {} of {} trials the tester sent less than was asked for, down to {}; \
-             {at_least}. End other programs, or give the tester cores that nothing else uses.",
-            row.size,
-            row.short_trials,
-            row.trials,
-            share(row.least_sent.unwrap_or(0.0))
-        )
     }
 
     /// Whether a size has no answer for its first goal.
@@ -232,6 +221,34 @@ impl Report {
             Judged::Passed
         }
     }
+}
+
+/// What to do about it.
+const QUIET: &str = "End other programs, or give the tester cores that nothing else uses";
+
+/// How the tester was the limit.
+fn the_limit(row: &ThroughputRow) -> String {
+    let sent = row.least_sent.filter(|_| row.short_trials > 0).map(|least| {
+        format!(
+            "in {} of {} trials it sent less than was asked for, down to {}",
+            row.short_trials,
+            row.trials,
+            share(least)
+        )
+    });
+    let lost = (row.doubtful_trials > 0)
+        .then(|| format!("in {} of {} frames were lost that may be its own loss", row.doubtful_trials, row.trials));
+    let ways: Vec<String> = sent.into_iter().chain(lost).collect();
+    format!("the tester was the limit: {}", ways.join(", "))
+}
+
+/// A sentence instead of a figure.
+fn unanswered(row: &ThroughputRow, each_way: &str) -> String {
+    let forwarded = match row.forwarded_pps {
+        Some(forwarded) => format!("only a shorter trial was forwarded, at {}pps{each_way}", prefixed(forwarded)),
+        None => "no trial was forwarded as the goal demands".to_owned(),
+    };
+    format!("{} bytes: this machine cannot answer: {}; {forwarded}. {QUIET}.", row.size, the_limit(row))
 }
 
 /// What became of a trial.

@@ -7,7 +7,7 @@ mod whole;
 use std::collections::BTreeMap;
 
 use perigee_measure::report::{Device as Modelled, Report};
-use perigee_measure::run::{Maximum, Run, Settings, Ways};
+use perigee_measure::run::{Maximum, Run, Settings, Test, Ways};
 use perigee_measure::search::profile::Profile;
 use perigee_measure::search::throughput::Verdict;
 use serde_json::{Value, json};
@@ -203,6 +203,26 @@ fn markdown_tables_are_whole() {
     for title in ["Throughput", "Latency", "Frame loss rate", "Back-to-back frames", "System recovery", "The machine"] {
         assert!(text.contains(&format!("\n## {title}\n")), "{title}");
     }
+}
+
+/// "This machine cannot answer: in 0 of 20 trials the tester sent less than was asked for, down to 0%", with trials that were forwarded.
+#[test]
+fn a_headline_names_the_tester_that_was_the_limit() {
+    let settings = || Settings { tests: vec![Test::Throughput], ..quick() };
+    let headline = |device: Simulated| report(&finished(settings(), device)).headline().remove(0);
+    let limit = |limit| Simulated::new(Device::Limit { limit }, 1);
+    let slow = headline(Simulated { tester_share: 0.4, stumbles: (1.0, 0.6), ..limit(1e9) });
+    assert!(slow.starts_with("64 bytes: at least ") && slow.contains("pps, "), "{slow}");
+    assert!(
+        slow.contains("the tester was the limit: in ") && slow.contains("less than was asked for, down to "),
+        "{slow}"
+    );
+    assert!(!slow.contains("its own loss") && !slow.contains("cannot answer"), "{slow}");
+    // It loses a frame of every trial.
+    let lossy = headline(Simulated { doubts: 1.0, ..limit(1e9) });
+    assert!(lossy.contains("this machine cannot answer: the tester was the limit: in "), "{lossy}");
+    assert!(lossy.contains("frames were lost that may be its own loss; no trial was forwarded"), "{lossy}");
+    assert!(!lossy.contains("less than was asked for"), "{lossy}");
 }
 
 /// The profile `rfc2544` follows RFC 2544, except for what its settings name; `quick` does not, and says so.

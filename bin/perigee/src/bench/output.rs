@@ -125,10 +125,9 @@ pub fn beside(reports: &[Report]) -> String {
             let throughput = report.throughput.iter().find(|row| row.size == size).and_then(|row| row.goals.first());
             let at_load = report.latency.iter().find(|row| row.size == size).and_then(|row| row.loads.first());
             let verdict = throughput.map(|goal| goal.verdict);
-            let at_least = matches!(verdict, Some(Verdict::TesterTooSlow | Verdict::Unanswered));
-            let unanswered = verdict == Some(Verdict::Unanswered);
-            let pps = throughput.and_then(|goal| if unanswered { goal.proven_pps } else { goal.pps });
-            let pps = pps.map_or("none".to_owned(), text::pps);
+            let at_least = matches!(verdict, Some(Verdict::TesterTooSlow | Verdict::AtLeast));
+            let none = if verdict == Some(Verdict::Unanswered) { "no answer" } else { "none" };
+            let pps = throughput.and_then(|goal| goal.pps).map_or(none.to_owned(), text::pps);
             let time = |ns: Option<f64>| ns.map_or("-".to_owned(), text::time);
             rows.push(vec![
                 size.to_string(),

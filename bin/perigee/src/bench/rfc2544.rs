@@ -29,7 +29,7 @@ const RESET: ResetPlan = ResetPlan { duration: 30.0, after: 5.0, repeats: 3 };
 #[derive(Args, Clone)]
 #[command(
     after_help = "docs/tester.md explains the tests and the report. Ctrl-C keeps what was measured, and --resume goes on. \
-                  The exit status is 2 if this machine cannot answer: the tester fell short again and again."
+                  The exit status is 2 if this machine cannot answer: the tester fell short again and again, and no trial of full length passed."
 )]
 pub struct Rfc2544Args {
     /// The devices: perigee, linux, testpmd, or a command line that forwards between $PERIGEE_LEFT and $PERIGEE_RIGHT. Each is

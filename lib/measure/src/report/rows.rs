@@ -30,6 +30,9 @@ pub struct ThroughputRow {
     pub short_trials: usize,
     #[serde(default)]
     pub least_sent: Option<f64>,
+    /// Trials that lost frames, perhaps by the tester's doing: it fell short, or has doubts about itself.
+    #[serde(default)]
+    pub doubtful_trials: usize,
     /// The most that any trial, however short, forwarded as the first goal demands, in frames per second.
     #[serde(default)]
     pub forwarded_pps: Option<f64>,
@@ -110,6 +113,7 @@ impl ThroughputRow {
         let (pps, loss) = goals.first().map_or((None, None), |goal| (goal.pps, goal.loss));
         let short: Vec<f64> = outcomes.iter().map(Outcome::unsent_ratio).filter(|ratio| *ratio > unsent).collect();
         let least_sent = short.iter().map(|ratio| 1.0 - ratio).reduce(f64::min);
+        let doubtful = |o: &&Outcome| o.lost() > 0 && (o.unsent_ratio() > unsent || o.is_spoiled(true));
         let allowed = found.first().map_or(0.0, |found| found.goal.loss_ratio);
         let passed = outcomes.iter().filter(|outcome| outcome.sent > 0 && outcome.loss_ratio() <= allowed);
         let forwarded_pps = passed.map(Outcome::offered).reduce(f64::max);
@@ -121,6 +125,7 @@ impl ThroughputRow {
             trials: outcomes.len(),
             maximum_pps,
             short_trials: short.len(),
+            doubtful_trials: outcomes.iter().filter(doubtful).count(),
             least_sent,
             goals,
         }

@@ -97,6 +97,7 @@ fn throughput(report: &Report) -> Table {
                 Verdict::MinimumFails => "the minimum load fails",
                 Verdict::MaximumPasses => "the maximum load passes",
                 Verdict::TesterTooSlow => "the tester cannot send more",
+                Verdict::AtLeast => "at least: the tester was the limit",
                 Verdict::Unanswered => "no answer: the tester fell short again and again",
                 Verdict::Unfinished => "not finished",
             };

@@ -6,7 +6,7 @@ use crate::search::back_to_back::BackToBack;
 use crate::search::latency::Latency;
 use crate::search::loss_rate::LossRate;
 use crate::search::recovery::{Recovery, Reset};
-use crate::search::throughput::{Found, Throughput};
+use crate::search::throughput::{Found, Throughput, Verdict};
 use crate::search::{Left, Likely, Method as _, Mismatch, Outcome, Search, Trial};
 
 /// A test at one frame size, and its progress.
@@ -131,6 +131,9 @@ impl Measured {
     /// That of the first goal, if it has one.
     pub fn of(found: &[Found]) -> Option<Self> {
         let first = found.first()?;
-        Some(Self { rate: first.throughput?, tester: first.tester })
+        let rate = first.throughput?;
+        // Whatever exceeds a lower bound need not be an overload.
+        let tester = if first.verdict == Verdict::AtLeast { Some(rate) } else { first.tester };
+        Some(Self { rate, tester })
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Sieve, Trust};
 use super::goal::Goal;
 use super::loads::{Bounds, Loads};
-use super::throughput::{Found, Limits, verdict};
+use super::throughput::{Found, Limits, afterwards, verdict};
 use super::{Likely, Method, Outcome, Purpose, Shape, Step, Trial};
 
 /// A binary search's settings.
@@ -51,6 +51,8 @@ struct State {
     bounds: Bounds,
     /// Lossy trials at the load under test, and the load; `None` if it has passed or failed.
     under_test: Option<(u32, f64)>,
+    /// After how many trials the tester was given up.
+    given_up: Option<usize>,
 }
 
 impl Binary {
@@ -78,9 +80,14 @@ impl Binary {
 
     fn replay(&self, so_far: &[Outcome]) -> State {
         let sieve = Sieve::new(self.trust, self.loss_ratio);
-        let mut state = State { sieve, loads: Loads::default(), bounds: Bounds::default(), under_test: None };
-        for outcome in so_far {
-            let Some(evidence) = state.sieve.sift(outcome) else { continue };
+        let (loads, bounds) = (Loads::default(), Bounds::default());
+        let mut state = State { sieve, loads, bounds, under_test: None, given_up: None };
+        for (before, outcome) in so_far.iter().enumerate() {
+            let evidence = state.sieve.sift(outcome);
+            if state.sieve.gave_up() {
+                state.given_up.get_or_insert(before + 1);
+            }
+            let Some(evidence) = evidence else { continue };
             state.loads.add(evidence);
             if evidence.loss_ratio <= self.loss_ratio {
                 // If the tester fell short, it may be less than what passed before, and says nothing about the load under test.
@@ -133,8 +140,10 @@ impl Method for Binary {
     fn next(&self, so_far: &[Outcome]) -> Option<Trial> {
         let state = self.replay(so_far);
         let goal = self.goal();
-        if state.sieve.gave_up() {
-            return None;
+        if let Some(given_up) = state.given_up {
+            let load = afterwards(&goal, &self.limits, so_far, given_up)?;
+            let purpose = Purpose::Throughput { goal: goal.name, step: Step::Forwarded, attempt: 1 };
+            return Some(Trial { load, duration: self.duration, shape: Shape::Steady, purpose });
         }
         if let Some((attempt, last)) = state.sieve.attempt().zip(so_far.last()) {
             let purpose = Purpose::Throughput { goal: goal.name, step: self.middle(&state).1, attempt };

@@ -7,7 +7,7 @@
 //!   load that was asked for. It counts at the load that was offered: what was forwarded without loss there is a lower bound.
 //! - If nothing was lost, the trial is run again. A tester that sends about as much in every attempt, and as much as it ever did, can
 //!   send no more: that becomes the maximum load. One that sends less stumbles, which changes no bound; after some rounds of
-//!   that (`IN_A_ROW`) the search ends, as this machine cannot answer.
+//!   that (`IN_A_ROW`) the search ends: what was forwarded is a lower bound, and all that this machine can say.
 //! - Loss that may be the tester's doing (`Evidence::doubtful`) does not count against a load at or below one that passed.
 //!
 //! On a busy machine a tester may have doubts in every trial. Then repetitions do not help, and trials are no longer repeated because
@@ -85,6 +85,8 @@ pub(super) struct Sieve {
     in_all: u32,
     /// Trials in a row that were invalid in every attempt.
     hopeless: u32,
+    /// The tester was given up, whatever came after.
+    given_up: bool,
 }
 
 impl Sieve {
@@ -92,7 +94,20 @@ impl Sieve {
     pub fn new(trust: Trust, loss_ratio: f64) -> Self {
         let (attempts, steps, in_a_row, in_all, hopeless) = (0, 0, 0, 0, 0);
         let (worst, best, capable) = (f64::INFINITY, 0.0, 0.0);
-        Self { trust, loss_ratio, attempts, worst, best, reached: None, steps, capable, in_a_row, in_all, hopeless }
+        Self {
+            trust,
+            loss_ratio,
+            attempts,
+            worst,
+            best,
+            reached: None,
+            steps,
+            capable,
+            in_a_row,
+            in_all,
+            hopeless,
+            given_up: false,
+        }
     }
 
     /// Takes the next outcome. Even one that has to be run again ([`Self::attempt`]) may be evidence.
@@ -129,6 +144,7 @@ impl Sieve {
         } else if !short {
             self.in_a_row = 0;
         }
+        self.given_up |= self.in_a_row >= IN_A_ROW || self.in_all >= IN_ALL || self.hopeless >= HOPELESS;
         evidence
     }
 
@@ -137,9 +153,9 @@ impl Sieve {
         (self.attempts > 0).then_some(self.attempts + 1)
     }
 
-    /// The tester has stumbled or lost frames too often: this machine cannot answer.
+    /// The tester has stumbled or lost frames too often: this machine cannot find the limit.
     pub fn gave_up(&self) -> bool {
-        self.in_a_row >= IN_A_ROW || self.in_all >= IN_ALL || self.hopeless >= HOPELESS
+        self.given_up
     }
 
     /// All attempts fell short, and offered between `worst` and `best`.
@@ -255,6 +271,17 @@ mod tests {
             sieve.sift(&outcome(1000.0, 900, 900));
         }
         assert!(sieve.gave_up() && sieve.reached.is_none());
+    }
+
+    /// A trial at a low load passed then, the search went on, and lost as many frames again, and again.
+    #[test]
+    fn a_tester_that_was_given_up_stays_so() {
+        let mut sieve = Sieve::new(Trust::default(), 0.0);
+        let mut doubted = outcome(1000.0, 1000, 999);
+        doubted.doubts.push(Doubt { spoils: Spoils::All, why: "the processor was stolen".into() });
+        (0..100).take_while(|_| !sieve.gave_up() && sieve.sift(&doubted).is_none_or(|_| true)).for_each(drop);
+        assert!(sieve.gave_up());
+        assert!(sieve.sift(&outcome(1000.0, 1000, 1000)).is_some_and(|evidence| evidence.trusted) && sieve.gave_up());
     }
 
     #[test]

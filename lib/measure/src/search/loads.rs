@@ -72,8 +72,13 @@ impl Loads {
 
     /// The highest load of which a trial as long as the target's lost no more than the target allows.
     pub fn proven(&self, target: &Target) -> Option<f64> {
-        let proves = |trial: &Evidence| trial.duration >= target.duration && trial.loss_ratio <= target.loss_ratio;
-        self.0.iter().rfind(|tried| tried.trials.iter().any(proves)).map(|tried| tried.load)
+        self.proof(target).map(|trial| trial.load)
+    }
+
+    /// That trial.
+    pub fn proof(&self, target: &Target) -> Option<&Evidence> {
+        let proves = |trial: &&Evidence| trial.duration >= target.duration && trial.loss_ratio <= target.loss_ratio;
+        self.0.iter().rev().find_map(|tried| tried.trials.iter().find(proves))
     }
 
     /// Of the loads tried before that are within `from..=to` and strictly between the bounds, the one closest to `load`.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::evidence::{Evidence, Sieve, Trust};
 use super::goal::Goal;
 use super::loads::Loads;
-use super::throughput::{Found, Limits};
+use super::throughput::{Found, Limits, afterwards};
 use super::{Likely, Method, Outcome, Purpose, Shape, Step, Trial};
 use hunt::Hunt;
 
@@ -40,12 +40,9 @@ struct State<'a> {
     loads: Loads,
     hunts: Vec<Hunt<'a>>,
     trials: u32,
-    /// Trials since the tester was given up.
-    afterwards: u32,
+    /// After how many trials the tester was given up.
+    given_up: Option<usize>,
 }
-
-/// Trials of full length after the tester was given up, so that what it sends all the same is a lower bound.
-const AFTERWARDS: u32 = 2;
 
 impl Mlr {
     pub fn new(goals: Vec<Goal>, limits: Limits) -> Self {
@@ -59,13 +56,15 @@ impl Mlr {
             loads: Loads::default(),
             hunts: self.goals.iter().map(Hunt::new).collect(),
             trials: 0,
-            afterwards: 0,
+            given_up: None,
         };
         for outcome in so_far {
             state.trials += 1;
-            state.afterwards += u32::from(state.sieve.gave_up());
             let evidence = state.sieve.sift(outcome);
             state.take(evidence, &self.limits);
+            if state.sieve.gave_up() {
+                state.given_up.get_or_insert(state.trials as usize);
+            }
         }
         state
     }
@@ -90,17 +89,11 @@ impl Method for Mlr {
             return None;
         }
         let hunt = state.hunts.iter().find(|hunt| !hunt.is_over())?;
-        if state.sieve.gave_up() {
+        if let Some(given_up) = state.given_up {
             let goal = hunt.goal();
-            let missing = state.loads.proven(&goal.target()).is_none() && state.afterwards < AFTERWARDS;
+            let load = afterwards(goal, &self.limits, so_far, given_up)?;
             let purpose = Purpose::Throughput { goal: goal.name.clone(), step: Step::Forwarded, attempt: 1 };
-            let of = |last: &Outcome| Trial {
-                load: last.load,
-                duration: goal.final_duration,
-                shape: Shape::Steady,
-                purpose,
-            };
-            return so_far.last().filter(|_| missing).map(of);
+            return Some(Trial { load, duration: goal.final_duration, shape: Shape::Steady, purpose });
         }
         let again = state.sieve.attempt().and_then(|attempt| Some((attempt, so_far.last()?)));
         let (load, duration, step) = hunt.nominate(&state.loads, &self.limits, state.sieve.reached);

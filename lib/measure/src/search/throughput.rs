@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::binary::Binary;
-use super::evidence::Sieve;
+use super::evidence::{Evidence, Sieve};
 use super::goal::Goal;
 use super::loads::{Bounds, Loads};
 use super::mlr::Mlr;
@@ -37,7 +37,7 @@ pub struct Found {
     /// The relevant upper bound: the lowest load that failed.
     pub upper: Option<f64>,
     /// Conditional throughput: what was forwarded at the lower bound. Without loss, that is the lower bound. `None` also where the
-    /// verdict is [`Verdict::Unanswered`].
+    /// verdict is [`Verdict::Unanswered`]; the least that it can be where it is [`Verdict::AtLeast`].
     pub throughput: Option<f64>,
     pub verdict: Verdict,
     /// The highest load of which a trial of the final duration lost no more than the goal allows, whatever other trials say.
@@ -60,8 +60,10 @@ pub enum Verdict {
     MaximumPasses,
     /// The most that the tester could send passes: the throughput is at least that.
     TesterTooSlow,
-    /// The tester fell short again and again, of what it had sent before: this machine cannot answer. What was forwarded without
-    /// loss is a lower bound all the same.
+    /// The tester was the limit: it fell short again and again, or lost frames itself. What a trial of the final duration forwarded
+    /// is a lower bound all the same, whatever was asked for.
+    AtLeast,
+    /// The same, and no such trial was forwarded as the goal demands: this machine cannot answer.
     Unanswered,
     /// The search was interrupted, or reached its limit of trials, before the bounds were close enough.
     Unfinished,
@@ -112,7 +114,7 @@ impl Found {
             verdict = Verdict::Unanswered;
         }
         let throughput = at.map(|tried| tried.conditional_throughput(&target));
-        Self {
+        let found = Self {
             goal: goal.clone(),
             lower,
             upper,
@@ -121,6 +123,23 @@ impl Found {
             proven: loads.proven(&target),
             trusted,
             tester: sieve.reached,
+        };
+        match loads.proof(&target) {
+            Some(proof) if verdict == Verdict::Unanswered => found.at_least_as(proof),
+            _ => found,
+        }
+    }
+
+    /// With what this trial forwarded as the lower bound.
+    fn at_least_as(self, proof: &Evidence) -> Self {
+        Self {
+            lower: Some(proof.load),
+            upper: self.upper.filter(|upper| *upper > proof.load),
+            throughput: Some(proof.load * (1.0 - proof.loss_ratio)),
+            verdict: Verdict::AtLeast,
+            // What came back was forwarded, whatever disturbed the tester.
+            trusted: true,
+            ..self
         }
     }
 
@@ -141,6 +160,40 @@ pub(super) fn verdict(goal: &Goal, bounds: Bounds, limits: &Limits, sieve: &Siev
         _ if sieve.gave_up() => Verdict::Unanswered,
         _ => Verdict::Unfinished,
     }
+}
+
+/// Trials of full length after the tester was given up, so that what it sends all the same is a lower bound.
+const AFTERWARDS: usize = 7;
+
+/// The load of the next of them: that of the trial that forwarded most as the goal demands, however short it was, then what was
+/// forwarded of it, then half of that, and so on. `given_up` is after how many outcomes that was. `None`: one of them has passed, or
+/// all were lossy, or a trial of full length has forwarded as much before.
+pub(super) fn afterwards(goal: &Goal, limits: &Limits, so_far: &[Outcome], given_up: usize) -> Option<f64> {
+    let (before, after) = so_far.split_at(given_up.min(so_far.len()));
+    let passes = |outcome: &&Outcome| outcome.sent > 0 && outcome.loss_ratio() <= goal.loss_ratio;
+    let is_full = |outcome: &&Outcome| outcome.duration >= goal.final_duration;
+    if after.len() >= AFTERWARDS || after.iter().any(|outcome| passes(&outcome)) {
+        return None;
+    }
+    let most = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Option<(f64, f64)> {
+        let loads = outcomes.map(|outcome| (outcome.load, outcome.offered()));
+        loads.reduce(|most, next| if next.1 > most.1 { next } else { most })
+    };
+    let lossy = || before.iter().map(|outcome| outcome.offered() * (1.0 - outcome.loss_ratio()));
+    let (asked, forwarded) = match most(&mut before.iter().filter(passes)) {
+        Some(most) => most,
+        // All have lost frames, perhaps by the tester's doing.
+        None => lossy().filter(|load| *load > 0.0).reduce(f64::min).map(|least| (least, least))?,
+    };
+    let load = match after.len() {
+        0 => asked,
+        further => forwarded / f64::from(1u32 << (further - 1).min(31)),
+    };
+    let load = load.clamp(limits.minimum, limits.maximum);
+    let known = most(&mut before.iter().filter(passes).filter(is_full)).map_or(0.0, |known| known.1);
+    // Less than what is known says nothing, and neither does the minimum once more.
+    let repeats = after.last().is_some_and(|last| last.load <= limits.minimum);
+    (forwarded > known && load > known && !repeats).then_some(load)
 }
 
 impl Limits {

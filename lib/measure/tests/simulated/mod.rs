@@ -19,6 +19,8 @@ pub struct Simulated {
     pub tester_share: f64,
     /// Share of trials in which the tester itself loses a frame, and says so.
     pub doubts: f64,
+    /// The tester stands still in every trial, and says so.
+    pub pauses: bool,
     pub random: Random,
 }
 
@@ -71,6 +73,7 @@ impl Simulated {
             stumbles: (0.0, 0.0),
             tester_share: 1.0,
             doubts: 0.0,
+            pauses: false,
             random: Random(seed),
         }
     }
@@ -98,6 +101,9 @@ impl Simulated {
         if self.random.share() < self.doubts {
             outcome.received = received.saturating_sub(1);
             outcome.doubts.push(Doubt { spoils: Spoils::Loss, why: "the tester itself dropped a frame".into() });
+        }
+        if self.pauses {
+            outcome.doubts.push(Doubt { spoils: Spoils::All, why: "the tester stood still".into() });
         }
         outcome
     }
