@@ -105,7 +105,11 @@ fn small_table() -> Result<NamedTempFile> {
     Ok(file)
 }
 
-fn outcome(said: Value) -> Result<Outcome> {
+/// What the bench's answer comes to.
+///
+/// # Errors
+/// It is none.
+pub fn outcome(said: Value) -> Result<Outcome> {
     let rows: Vec<Row> = benches::parsed(&said, "churn")?;
     let columns = [
         "structure",

@@ -5,7 +5,7 @@ mod clock;
 mod routes;
 mod workers;
 
-use super::outcome::{Outcome, Picture, Table};
+use super::outcome::{Base, Outcome, Picture, Table};
 use super::published;
 use super::stand::Stand;
 use anyhow::{Context as _, Result};
@@ -17,6 +17,12 @@ pub use workers::workers;
 
 /// Networks of most figures with a large table.
 const MANY: u32 = 1 << 20;
+
+/// What was measured, and the shape of it beside that of what was published.
+fn with_published(measured: Picture, published: &Picture, base: Base) -> Vec<Picture> {
+    let beside = measured.beside(published, base);
+    vec![measured, beside]
+}
 
 /// A line of the raw data for each window.
 pub fn raw(table: &mut Table, keys: &[&dyn std::fmt::Display], rounds: &Rounds) {
@@ -71,7 +77,7 @@ pub fn sizes(stand: &mut Stand) -> Result<Outcome> {
         ));
         picture.lines.push((name.to_owned(), points));
     }
-    outcome.pictures.push(picture);
+    outcome.pictures = with_published(picture, &outcome.published[0], Base::First);
     Ok(outcome)
 }
 
@@ -131,7 +137,7 @@ pub fn batches(stand: &mut Stand) -> Result<Outcome> {
         let one = points[0].1 / best.0;
         outcome.says.push(format!("{name}: receive bursts of 1 reach {one:.2} of the best."));
     }
-    outcome.pictures.push(picture);
+    outcome.pictures = with_published(picture, &outcome.published[0], Base::Highest);
     Ok(outcome)
 }
 
@@ -217,7 +223,7 @@ pub fn latency(stand: &mut Stand) -> Result<Outcome> {
         let apart = overloaded.into_iter().map(|point| (format!("transmit {transmit}, overloaded"), vec![point]));
         picture.lines.extend(apart);
     }
-    outcome.pictures.push(picture);
+    outcome.pictures = with_published(picture, &outcome.published[0], Base::Lowest);
     Ok(outcome)
 }
 

@@ -18,8 +18,8 @@ const FOUR: &str = include_str!("../../../examples/predict/four-points.csv");
 const THREE: &str = include_str!("../../../examples/predict/contention-points.csv");
 /// The router that was predicted.
 const CORES: u32 = 8;
-const SIZES: [u32; 6] = [64, 128, 256, 512, 1024, 1518];
-const LINK_GBPS: f64 = 50.0;
+pub const SIZES: [u32; 6] = [64, 128, 256, 512, 1024, 1518];
+pub const LINK_GBPS: f64 = 50.0;
 
 /// A row of the published table, with the rates of both models beside it, in Gbit/s on the wire.
 #[derive(Debug, Clone, PartialEq)]
@@ -295,6 +295,7 @@ fn by_cores(rows: &[Predicted], by: String) -> Outcome {
     }
     outcome.pictures =
         vec![picture("Eq. 7, here", |row| row.eq7), picture("Linear contention, here", |row| row.contention)];
+    outcome.published.push(published::by_cores(&SIZES, LINK_GBPS));
     outcome
 }
 

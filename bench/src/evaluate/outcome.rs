@@ -52,9 +52,65 @@ pub struct Picture {
     /// How many of the last lines were predicted and not measured; each has the colour of its own measured line, and dashes.
     #[serde(default)]
     pub predicted: usize,
+    /// How many of the last lines were published, on another machine; each is dotted.
+    #[serde(default)]
+    pub published: usize,
+}
+
+/// The point of a line that its points are shares of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    First,
+    Highest,
+    Lowest,
+}
+
+impl Base {
+    fn of(self, points: &[(f64, f64)]) -> Option<f64> {
+        let values = || points.iter().map(|point| point.1);
+        let base = match self {
+            Base::First => values().next(),
+            Base::Highest => values().reduce(f64::max),
+            Base::Lowest => values().reduce(f64::min),
+        };
+        base.filter(|base| *base > 0.0)
+    }
+
+    fn axis(self) -> &'static str {
+        match self {
+            Base::First => "share of the line's first point",
+            Base::Highest => "share of the line's highest point",
+            Base::Lowest => "times the line's lowest point",
+        }
+    }
 }
 
 impl Picture {
+    /// What was measured and what was published in one picture, each line by its own base: rates of two machines do not
+    /// compare, shapes do. What was predicted, or stands apart as one point, is left out.
+    pub fn beside(&self, published: &Picture, base: Base) -> Picture {
+        let measured = &self.lines[..self.lines.len() - self.predicted];
+        let shares = |name: String, points: &[(f64, f64)]| {
+            let of = base.of(points)?;
+            Some((name, points.iter().map(|(x, y)| (*x, y / of)).collect()))
+        };
+        let ours = measured.iter().filter(|(_, points)| points.len() > 1);
+        let mut lines: Vec<_> = ours.filter_map(|(name, points)| shares(format!("here, {name}"), points)).collect();
+        let here = lines.len();
+        let theirs = published.lines.iter();
+        lines.extend(theirs.filter_map(|(name, points)| shares(format!("published, {name}"), points)));
+        Picture {
+            title: format!("{}: the shape here and as published", self.title),
+            x: self.x.clone(),
+            y: base.axis().to_owned(),
+            log_x: self.log_x,
+            log_y: self.log_y,
+            published: lines.len() - here,
+            lines,
+            ..Picture::default()
+        }
+    }
+
     /// A place for each line, which has one point.
     pub fn by_line(mut self) -> Picture {
         self.categories = self.lines.iter().map(|(name, _)| name.clone()).collect();
@@ -74,9 +130,14 @@ impl Picture {
                 .lines
                 .iter()
                 .enumerate()
-                .map(|(i, (name, points))| match i.checked_sub(self.lines.len().saturating_sub(self.predicted)) {
-                    Some(measured) => Line { dash: 1, ..Line::nth(measured, name, points.clone()) },
-                    None => Line::nth(i, name, points.clone()),
+                .map(|(i, (name, points))| {
+                    let of_last = |number: usize| i.checked_sub(self.lines.len().saturating_sub(number));
+                    let points = points.clone();
+                    match (of_last(self.predicted), of_last(self.published)) {
+                        (Some(measured), _) => Line { dash: 1, ..Line::nth(measured, name, points) },
+                        (_, Some(published)) => Line { dash: 2, ..Line::nth(published, name, points) },
+                        _ => Line::nth(i, name, points),
+                    }
                 })
                 .collect(),
             marks: Vec::new(),
@@ -114,6 +175,33 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// "No published curve is drawn beside ours."
+    #[test]
+    fn published_lines_are_beside_the_measured_ones_as_shares() {
+        let line = |name: &str, points: &[(f64, f64)]| (name.to_owned(), points.to_vec());
+        let measured = Picture {
+            title: "Workers".into(),
+            lines: vec![
+                line("a", &[(1.0, 20.0), (2.0, 39.0)]),
+                line("apart", &[(2.0, 1e6)]),
+                line("predicted, a", &[(1.0, 20.0), (8.0, 160.0)]),
+            ],
+            predicted: 1,
+            ..Picture::default()
+        };
+        let published = Picture { lines: vec![line("b", &[(1.0, 5.0), (2.0, 8.0)])], ..Picture::default() };
+        let beside = measured.beside(&published, Base::First);
+        assert_eq!(
+            beside.lines,
+            [line("here, a", &[(1.0, 1.0), (2.0, 1.95)]), line("published, b", &[(1.0, 1.0), (2.0, 1.6)])]
+        );
+        let dashes: Vec<usize> = beside.chart().lines.iter().map(|line| line.dash).collect();
+        assert_eq!((beside.title.as_str(), dashes), ("Workers: the shape here and as published", vec![0, 2]));
+        let highest = measured.beside(&published, Base::Highest);
+        assert_eq!((highest.lines[1].1[0].1, highest.lines[1].1[1].1), (0.625, 1.0));
+        assert_eq!(measured.beside(&published, Base::Lowest).lines[1].1[1].1, 1.6);
+    }
 
     #[test]
     fn a_table_is_csv() {

@@ -3,6 +3,7 @@
 //! authors published with it.
 
 use super::outcome::Picture;
+use perigee_predict::service::wire_bits;
 
 fn line(name: &str, points: &[(f64, f64)]) -> (String, Vec<(f64, f64)>) {
     (name.to_owned(), points.to_vec())
@@ -123,13 +124,27 @@ pub fn snabb_recorded() -> Picture {
     picture("Recorded on another machine, a Xeon (6/167/1): in turn", "apps", "Mpps", true, lines)
 }
 
-/// Equation 5 with the published parameters, for as many cores as the prediction has, cut where links of this rate are full.
+/// Equation 5 with the published parameters, in Gbit/s on the wire, cut where links of this rate are full.
+fn equation_5(cores: u32, size: f64, link: f64) -> f64 {
+    let k = f64::from(cores);
+    let links = if cores == 1 { link } else { 2.0 * link };
+    ((0.011392 * k + 0.002709) * size + 0.227037 * k + 0.063321).min(links)
+}
+
+/// That in packets, by as many cores as the prediction has.
+pub fn by_cores(sizes: &[u32], link: f64) -> Picture {
+    let lines = sizes.iter().map(|size| {
+        let mpps = |cores| equation_5(cores, f64::from(*size), link) * 1e3 / wire_bits(*size);
+        let points: Vec<(f64, f64)> = (1..=8).map(|cores| (f64::from(cores), mpps(cores))).collect();
+        line(&format!("{size} bytes"), &points)
+    });
+    picture("Published: Eq. 5 in packets, cut at the links", "cores", "Mpps", false, lines.collect())
+}
+
+/// That by frame size.
 pub fn eight_cores(sizes: &[f64], link: f64) -> Picture {
     let lines = (1..=8).map(|cores| {
-        let k = f64::from(cores);
-        let links = if cores == 1 { link } else { 2.0 * link };
-        let gbps = |size: &f64| ((0.011392 * k + 0.002709) * size + 0.227037 * k + 0.063321).min(links);
-        let points: Vec<(f64, f64)> = sizes.iter().map(|size| (*size, gbps(size))).collect();
+        let points: Vec<(f64, f64)> = sizes.iter().map(|size| (*size, equation_5(cores, *size, link))).collect();
         line(&format!("{cores} cores"), &points)
     });
     picture("Published: Eq. 5, cut at the links", "frame size, bytes", "Gbit/s on the wire", false, lines.collect())

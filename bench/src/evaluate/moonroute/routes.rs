@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! So many networks in use: rates, the memory of the lookup structure, and simulated misses.
 
-use super::super::outcome::{Outcome, Picture, Table};
+use super::super::outcome::{Base, Outcome, Picture, Table};
 use super::super::published;
 use super::super::simulated::{self, Simulated, simulate};
 use super::super::stand::Stand;
@@ -81,10 +81,12 @@ pub fn routes(stand: &mut Stand) -> Result<Outcome> {
         picture.lines.push((structure.clone(), points));
         memory.lines.push((structure.clone(), bytes));
     }
+    let beside = picture.beside(&outcome.published[0], Base::First);
     outcome.pictures.extend([picture, memory]);
     if let Err(why) = misses(stand, &mut outcome) {
         outcome.says.push(format!("Misses are left out: {why:#}"));
     }
+    outcome.pictures.push(beside);
     Ok(outcome)
 }
 

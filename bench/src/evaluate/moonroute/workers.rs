@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Several workers: measured on this machine's cores, predicted beyond them.
 
-use super::super::outcome::{Outcome, Picture, Table};
+use super::super::outcome::{Base, Outcome, Picture, Table};
 use super::super::published;
 use super::super::stand::Stand;
-use super::{MANY, raw, raw_table};
+use super::{MANY, raw, raw_table, with_published};
 use anyhow::Result;
 use perigee_predict::campaign::ladder;
 use perigee_predict::profile::{Model, Punted};
@@ -78,7 +78,7 @@ pub fn workers(stand: &mut Stand) -> Result<Outcome> {
     });
     picture.predicted = predicted.len();
     picture.lines.extend(predicted);
-    outcome.pictures.push(picture);
+    outcome.pictures = with_published(picture, &outcome.published[0], Base::First);
     Ok(outcome)
 }
 
