@@ -14,6 +14,7 @@ perigee_tests::scenarios![
     linux_is_benchmarked_and_reported,
     perigee_is_benchmarked_both_ways_and_reset,
     a_box_on_two_wires_is_benchmarked,
+    by_af_xdp_a_box_is_benchmarked_and_no_buffer_is_missing as root,
     a_run_is_interrupted_and_resumed,
     a_device_that_fails_leaves_what_was_measured,
     a_device_that_cannot_be_measured_says_why,
@@ -202,6 +203,20 @@ fn a_box_on_two_wires_is_benchmarked(world: &World) {
     let ended = running.end();
     assert!(ended.text.contains("link"), "{}", ended.text);
     assert!(json(&folder.report())["trials"].as_array().is_some_and(|trials| trials.len() > 1));
+    drop(device);
+}
+
+/// `bench rfc2544 --left xdp:` ended with "packet buffers are missing" behind its report.
+fn by_af_xdp_a_box_is_benchmarked_and_no_buffer_is_missing(world: &World) {
+    let device = world.device(Setup::default(), Kind::Linux);
+    let wires = ["--left", "xdp:t0", "--right", "xdp:t1", "--floor", "100", "--tests", "throughput"];
+    let folder = Folder::new();
+    let ended = measured(run(&mut folder.command(SHORT, &wires)));
+    assert!(!ended.text.contains("missing at the end"), "{}", ended.text);
+    let report = json(&folder.report());
+    has_throughput(&report, "xdp:t0 to xdp:t1");
+    let received = |trial: &Value| trial["outcome"]["received"].as_u64() > Some(0);
+    assert!(report["trials"].as_array().is_some_and(|trials| trials.iter().any(received)), "{report:#}");
     drop(device);
 }
 

@@ -127,6 +127,13 @@ fn an_interface_that_is_gone_is_no_loss_of_the_device(world: &World) {
 /// It ended with "2048 packet buffers are missing", without its summary.
 fn by_af_xdp_the_summary_is_printed_and_no_buffer_is_missing(world: &World) {
     cable(world, "here", "there");
+    let receivers = [("xdp:here", "xdp:there"), ("here", "xdp:there"), ("xdp:here", "there")];
+    for (from, to) in receivers {
+        let all = generate(&[from, "--to", to, "--rate", RATE, "-n", "500"]);
+        let sent = number(&all, "/sent/sent");
+        assert!(sent > 125 && number(&all, "/received/counters/unique") == sent, "{from} to {to}: {all:#}");
+        assert_eq!(number(&all, "/received/lost"), 0, "{from} to {to}: {all:#}");
+    }
     for words in [&["xdp:here"][..], &["xdp:here", "--to", "xdp:there"]] {
         let ended = run(&mut command(&[words, &["--rate", RATE, "-s", "1"]].concat()));
         assert!(matches!(ended.code, Some(0 | 2)), "{}", ended.text);
