@@ -2,94 +2,117 @@
 //! What an interface of Linux carries that is lost once a port takes its packets: addresses of the machine, its default route, and
 //! connections, first of all the operator's own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use futures::TryStreamExt;
 use perigee_net::{InterfaceAddress, is_link_local};
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::AddressAttribute;
-use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
+use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkMessage, Prop};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteHeader, RouteMessage};
 use rtnetlink::{Handle, RouteMessageBuilder};
 
 use super::client::HelperError;
 use super::failure::Failure;
-use super::links::{find, with_netlink};
+use super::links::{kind, with_netlink};
 
 /// Connections whose ways are looked up; a server may have a million.
 const MOST_PEERS: usize = 256;
 
-/// What an interface carries, in words such as `the address 10.5.0.1/24 of this machine`. `session` is where the operator's own session
-/// comes from, if it is known.
+/// What each of these interfaces carries, in words such as `the address 10.5.0.1/24 of this machine`; nothing, where there is none of
+/// that name. `session` is where the operator's own session comes from, if it is known.
 ///
 /// # Errors
-/// There is no such interface, or the kernel does not answer.
-pub fn carried(interface: &str, session: Option<IpAddr>) -> Result<Vec<String>, HelperError> {
+/// The kernel does not answer.
+pub fn carried(interfaces: &[&str], session: Option<IpAddr>) -> Result<Vec<Vec<String>>, HelperError> {
     let ask = async |netlink: Handle| {
-        let links = with_those_above(&netlink, find(&netlink, interface).await?.header.index).await?;
-        let mut found: Vec<String> = addresses(&netlink, &links).await?;
-        found.extend(default_routes(&netlink, &links).await?);
-        let session = match session {
-            Some(peer) if leads_over(&netlink, peer, &links).await => Some(peer),
-            _ => None,
+        let all: Vec<LinkMessage> = netlink.link().get().execute().try_collect().await?;
+        let stacks = Stacks::new(&all, interfaces);
+        let mut found = vec![Vec::new(); interfaces.len()];
+        addresses(&netlink, &stacks, &mut found).await?;
+        default_routes(&netlink, &stacks, &mut found).await;
+        let over = match session {
+            Some(peer) => leads_over(&netlink, peer, &stacks).await,
+            None => BTreeSet::new(),
         };
-        found.extend(session.map(|peer| format!("the session from {peer} in which this was started")));
-        let (mut count, mut first) = (0, None);
-        for peer in peers().into_iter().take(MOST_PEERS).filter(|peer| Some(*peer) != session) {
-            if leads_over(&netlink, peer, &links).await {
-                count += 1;
-                first = first.or(Some(peer));
-            }
-        }
-        found.extend(first.map(|peer| match count {
-            1 => format!("TCP connections with {peer}"),
-            _ => format!("TCP connections with {peer} and {} more", count - 1),
-        }));
+        let words = session.map(|peer| format!("the session from {peer} in which this was started"));
+        over.iter().for_each(|at| found[*at].extend(words.clone()));
+        connections(&netlink, &stacks, (session, &over), &mut found).await;
         Ok(found)
     };
-    let failed = |failure: Failure| failure.of(format_args!("cannot see what the interface `{interface}` carries"));
+    let failed = |failure: Failure| failure.of("cannot see what the interfaces under ports carry");
     with_netlink(ask).map_err(|failure| HelperError(failed(failure).to_string()))
 }
 
-/// The interface and those that are on top of it, or that it belongs to: VLANs, macvlans, a bridge, a bond.
-async fn with_those_above(netlink: &Handle, index: u32) -> Result<BTreeSet<u32>, Failure> {
-    let all: Vec<LinkMessage> = netlink.link().get().execute().try_collect().await?;
-    let mut links = BTreeSet::from([index]);
-    loop {
-        let before = links.len();
-        for link in &all {
+/// Which of the interfaces that are asked about a link belongs to, by its number: it is the interface, or is on top of it, or what it
+/// belongs to: VLANs, macvlans, a bridge, a bond.
+struct Stacks(BTreeMap<u32, BTreeSet<usize>>);
+
+impl Stacks {
+    fn new(all: &[LinkMessage], interfaces: &[&str]) -> Stacks {
+        let mut above: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for link in all {
+            let own = link.header.index;
+            if let Some(below) = below(link) {
+                above.entry(below).or_default().push(own);
+            }
             let master = link.attributes.iter().find_map(|a| match a {
                 LinkAttribute::Controller(master) => Some(*master),
                 _ => None,
             });
-            if links.contains(&link.header.index) {
-                links.extend(master);
-            } else if is_above(link, &links) {
-                links.insert(link.header.index);
+            above.entry(own).or_default().extend(master);
+        }
+        let of_link = |link| names(link).map(move |name| (name, link.header.index));
+        let named: BTreeMap<&str, u32> = all.iter().flat_map(of_link).collect();
+        let mut stacks: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
+        for (at, name) in interfaces.iter().enumerate() {
+            let mut left: Vec<u32> = named.get(*name).copied().into_iter().collect();
+            while let Some(link) = left.pop() {
+                if stacks.entry(link).or_default().insert(at) {
+                    left.extend(above.get(&link).into_iter().flatten());
+                }
             }
         }
-        if links.len() == before {
-            return Ok(links);
-        }
+        Stacks(stacks)
+    }
+
+    /// The interfaces that a link belongs to.
+    fn of(&self, link: u32) -> impl Iterator<Item = usize> {
+        self.0.get(&link).into_iter().flatten().copied()
     }
 }
 
-/// Whether a link is on top of one of `links`; the other end of a cable is not.
-fn is_above(link: &LinkMessage, links: &BTreeSet<u32>) -> bool {
-    let here = !link.attributes.iter().any(|a| matches!(a, LinkAttribute::LinkNetNsId(_)));
-    let below = link.attributes.iter().any(|a| matches!(a, LinkAttribute::Link(below) if links.contains(below)));
-    let is_cable = |info: &LinkInfo| matches!(info, LinkInfo::Kind(InfoKind::Veth));
-    let cable =
-        link.attributes.iter().any(|a| matches!(a, LinkAttribute::LinkInfo(infos) if infos.iter().any(is_cable)));
-    here && below && !cable
+/// The names of a link: its own, and those that an administrator or udev has given it besides.
+fn names(link: &LinkMessage) -> impl Iterator<Item = &str> {
+    link.attributes.iter().flat_map(|a| match a {
+        LinkAttribute::IfName(name) => vec![name.as_str()],
+        LinkAttribute::PropList(others) => others.iter().filter_map(other_name).collect(),
+        _ => Vec::new(),
+    })
 }
 
-async fn addresses(netlink: &Handle, links: &BTreeSet<u32>) -> Result<Vec<String>, Failure> {
-    let all: Vec<_> = netlink.address().get().execute().try_collect().await?;
-    let of_links = all.into_iter().filter(|message| links.contains(&message.header.index));
-    let address = |message: rtnetlink::packet_route::address::AddressMessage| {
+fn other_name(property: &Prop) -> Option<&str> {
+    match property {
+        Prop::AltIfName(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// The link that this one is on top of; the other end of a cable is none.
+fn below(link: &LinkMessage) -> Option<u32> {
+    let here = !link.attributes.iter().any(|a| matches!(a, LinkAttribute::LinkNetNsId(_)));
+    let below = link.attributes.iter().find_map(|a| match a {
+        LinkAttribute::Link(below) => Some(*below),
+        _ => None,
+    });
+    below.filter(|_| here && kind(link) != Some(InfoKind::Veth))
+}
+
+async fn addresses(netlink: &Handle, stacks: &Stacks, found: &mut [Vec<String>]) -> Result<(), Failure> {
+    let all: Vec<AddressMessage> = netlink.address().get().execute().try_collect().await?;
+    for message in all {
         let own = |local: bool| {
             message.attributes.iter().find_map(|a| match a {
                 AddressAttribute::Local(address) if local => Some(*address),
@@ -97,18 +120,22 @@ async fn addresses(netlink: &Handle, links: &BTreeSet<u32>) -> Result<Vec<String
                 _ => None,
             })
         };
-        InterfaceAddress::new(own(true).or_else(|| own(false))?, message.header.prefix_len).ok()
-    };
-    let local_only = |own: &InterfaceAddress| match own.address {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        v6 => is_link_local(v6),
-    };
-    let own = of_links.filter_map(address).filter(|own| !local_only(own));
-    Ok(own.map(|own| format!("the address {own} of this machine")).collect())
+        let address = own(true).or_else(|| own(false));
+        let Some(own) = address.and_then(|own| InterfaceAddress::new(own, message.header.prefix_len).ok()) else {
+            continue;
+        };
+        let local_only = match own.address {
+            IpAddr::V4(v4) => v4.is_link_local(),
+            v6 => is_link_local(v6),
+        };
+        for at in stacks.of(message.header.index).filter(|_| !local_only) {
+            found[at].push(format!("the address {own} of this machine"));
+        }
+    }
+    Ok(())
 }
 
-async fn default_routes(netlink: &Handle, links: &BTreeSet<u32>) -> Result<Vec<String>, Failure> {
-    let mut found = Vec::new();
+async fn default_routes(netlink: &Handle, stacks: &Stacks, found: &mut [Vec<String>]) {
     let questions = [
         ("IPv4", RouteMessageBuilder::<Ipv4Addr>::new().build()),
         ("IPv6", RouteMessageBuilder::<Ipv6Addr>::new().build()),
@@ -116,16 +143,38 @@ async fn default_routes(netlink: &Handle, links: &BTreeSet<u32>) -> Result<Vec<S
     for (family, question) in questions {
         // One at a time: a router may have a million routes.
         let mut routes = std::pin::pin!(netlink.route().get(question).execute());
-        let mut is_here = false;
+        let mut here = BTreeSet::new();
         // A kernel without the family has none of its routes.
         while let Ok(Some(route)) = routes.try_next().await {
-            is_here |= is_default(&route) && leads_out(&route, links);
+            if is_default(&route) {
+                here.extend(leads_out(&route, stacks));
+            }
         }
-        if is_here {
-            found.push(format!("the default route of {family}"));
+        here.into_iter().for_each(|at| found[at].push(format!("the default route of {family}")));
+    }
+}
+
+/// TCP connections over each of the interfaces, but for the operator's session over those of which it was said.
+async fn connections(
+    netlink: &Handle,
+    stacks: &Stacks,
+    (session, said): (Option<IpAddr>, &BTreeSet<usize>),
+    found: &mut [Vec<String>],
+) {
+    let mut over: BTreeMap<usize, (IpAddr, usize)> = BTreeMap::new();
+    for peer in peers().into_iter().take(MOST_PEERS) {
+        for at in leads_over(netlink, peer, stacks).await {
+            if session != Some(peer) || !said.contains(&at) {
+                over.entry(at).or_insert((peer, 0)).1 += 1;
+            }
         }
     }
-    Ok(found)
+    for (at, (first, count)) in over {
+        found[at].push(match count {
+            1 => format!("TCP connections with {first}"),
+            _ => format!("TCP connections with {first} and {} more", count - 1),
+        });
+    }
 }
 
 fn is_default(route: &RouteMessage) -> bool {
@@ -134,23 +183,28 @@ fn is_default(route: &RouteMessage) -> bool {
         && matches!(route.header.address_family, AddressFamily::Inet | AddressFamily::Inet6)
 }
 
-fn leads_out(route: &RouteMessage, links: &BTreeSet<u32>) -> bool {
-    route.attributes.iter().any(|a| match a {
-        RouteAttribute::Oif(link) => links.contains(link),
-        RouteAttribute::MultiPath(ways) => ways.iter().any(|way| links.contains(&way.interface_index)),
-        _ => false,
-    })
+/// The interfaces that a route leads over.
+fn leads_out(route: &RouteMessage, stacks: &Stacks) -> BTreeSet<usize> {
+    let ways = route.attributes.iter().flat_map(|a| match a {
+        RouteAttribute::Oif(link) => vec![*link],
+        RouteAttribute::MultiPath(ways) => ways.iter().map(|way| way.interface_index).collect(),
+        _ => Vec::new(),
+    });
+    ways.flat_map(|link| stacks.of(link)).collect()
 }
 
-/// Whether Linux sends to an address over one of the links.
-async fn leads_over(netlink: &Handle, to: IpAddr, links: &BTreeSet<u32>) -> bool {
+/// The interfaces over which Linux sends to an address.
+async fn leads_over(netlink: &Handle, to: IpAddr, stacks: &Stacks) -> BTreeSet<usize> {
     let question = match to {
         IpAddr::V4(v4) => RouteMessageBuilder::<Ipv4Addr>::new().destination_prefix(v4, 32).build(),
         IpAddr::V6(v6) => RouteMessageBuilder::<Ipv6Addr>::new().destination_prefix(v6, 128).build(),
     };
     // An error is the answer that there is no way.
     let mut answers = std::pin::pin!(netlink.route().get(question).execute());
-    matches!(answers.try_next().await, Ok(Some(route)) if leads_out(&route, links))
+    match answers.try_next().await {
+        Ok(Some(route)) => leads_out(&route, stacks),
+        _ => BTreeSet::new(),
+    }
 }
 
 /// The other ends of the established TCP connections of this network namespace.

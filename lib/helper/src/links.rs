@@ -354,7 +354,7 @@ fn is_twin(link: &LinkMessage) -> bool {
     kind(link) == Some(InfoKind::Tun) && alias.as_deref() == Some(ALIAS)
 }
 
-fn kind(link: &LinkMessage) -> Option<InfoKind> {
+pub(super) fn kind(link: &LinkMessage) -> Option<InfoKind> {
     attribute(link, |a| match a {
         LinkAttribute::LinkInfo(infos) => infos.iter().find_map(|info| match info {
             LinkInfo::Kind(kind) => Some(kind.clone()),

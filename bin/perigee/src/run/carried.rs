@@ -2,7 +2,7 @@
 //! Interfaces that carry the machine's own traffic: a port would cut it off, the operator's own session with it.
 
 use anyhow::{Result, bail};
-use perigee_config::{Config, Device};
+use perigee_config::{Config, Device, Port};
 use std::net::IpAddr;
 
 /// Refuses ports on interfaces that carry something, unless that is what is wanted.
@@ -10,16 +10,24 @@ use std::net::IpAddr;
 /// # Errors
 /// The sentence that says what would be lost.
 pub(super) fn look(config: &Config, force: bool) -> Result<()> {
-    let session = session();
-    let mut lost = Vec::new();
-    for port in &config.ports {
-        let Device::Linux { interface, .. } = &port.device else { continue };
-        // One that is not there is refused where it is opened.
-        let carried = perigee_helper::carried(interface, session).unwrap_or_default();
-        if !carried.is_empty() {
-            lost.push(format!("the interface {interface} under port {} carries {}", port.name, list(&carried)));
-        }
+    let linux = |port: &Port| match &port.device {
+        Device::Linux { interface, .. } => Some((interface.clone(), port.name.clone())),
+        Device::Dpdk(_) => None,
+    };
+    let ports: Vec<(String, String)> = config.ports.iter().filter_map(linux).collect();
+    if ports.is_empty() {
+        return Ok(());
     }
+    let interfaces: Vec<&str> = ports.iter().map(|(interface, _)| interface.as_str()).collect();
+    // One that is not there is refused where it is opened.
+    let carried = perigee_helper::carried(&interfaces, session()).unwrap_or_else(|error| {
+        tracing::warn!("{error}; what they carry is cut off while the router runs");
+        Vec::new()
+    });
+    let what = |((interface, port), carried): (&(String, String), &Vec<String>)| {
+        format!("the interface {interface} under port {port} carries {}", list(carried))
+    };
+    let lost: Vec<String> = ports.iter().zip(&carried).filter(|(_, carried)| !carried.is_empty()).map(what).collect();
     let lost = lost.join("; ");
     match force {
         _ if lost.is_empty() => {}
