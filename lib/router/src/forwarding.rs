@@ -25,6 +25,8 @@ mod multicast;
 mod operator;
 mod reload;
 mod routing;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use configured::with_links;
 pub use error::ForwardingError;

@@ -93,3 +93,79 @@ impl AsFd for PortTwin {
         self.twin.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    /// A twin, and the end that is Linux's.
+    fn twin(index: u32) -> (PortTwin, UnixDatagram) {
+        let (here, there) = UnixDatagram::pair().unwrap();
+        there.set_nonblocking(true).unwrap();
+        let status = TwinStatus { name: "a".to_owned(), namespace: None, index };
+        (PortTwin::new((Twin::new(here.into()).unwrap(), status)), there)
+    }
+
+    /// Frames to Linux, from it, and dropped.
+    fn counts(twin: &PortTwin) -> [u64; 3] {
+        let TwinEntry { to_linux, from_linux, dropped, .. } = twin.entry();
+        [*to_linux, *from_linux, *dropped]
+    }
+
+    #[test]
+    fn frames_are_counted_in_both_directions() {
+        let (mut twin, linux) = twin(3);
+        (0..3).for_each(|_| twin.write(&[1; 60]));
+        assert_eq!(linux.recv(&mut [0; 100]).unwrap(), 60);
+        let mut buffer = [0; 100];
+        assert_eq!((twin.read(&mut buffer), counts(&twin)), (None, [3, 0, 0]), "nothing came");
+        linux.send(&[7; 50]).unwrap();
+        linux.send(&[8; 40]).unwrap();
+        assert_eq!((twin.read(&mut buffer), buffer[49], twin.read(&mut buffer)), (Some(50), 7, Some(40)));
+        assert_eq!(counts(&twin), [3, 2, 0]);
+    }
+
+    #[test]
+    fn what_a_twin_does_not_take_is_dropped_and_counted() {
+        let (mut twin, linux) = twin(3);
+        (0..2000).for_each(|_| twin.write(&[1; 60]));
+        let [taken, _, dropped] = counts(&twin);
+        assert!(taken > 0 && dropped > 0 && taken + dropped == 2000 && twin.usable(), "it is full: {taken}, {dropped}");
+        // Deleted: it is not polled any more, as it would always be ready.
+        drop(linux);
+        (0..2).for_each(|_| twin.write(&[1; 60]));
+        assert_eq!(counts(&twin), [taken, 0, dropped + 2]);
+        assert!(!twin.usable());
+    }
+
+    /// Reads of a link's losses, by its number.
+    struct Losses(u32);
+
+    impl LinkStatistics for Losses {
+        fn losses(&self, index: u32) -> Option<LinkLosses> {
+            (index == self.0).then_some(LinkLosses { transmit_dropped: 5, ..LinkLosses::default() })
+        }
+    }
+
+    #[test]
+    fn a_new_twin_goes_on_with_the_counts_of_the_one_before() {
+        let (mut before, linux) = twin(3);
+        (0..3).for_each(|_| before.write(&[1; 60]));
+        linux.send(&[7; 50]).unwrap();
+        before.read(&mut [0; 100]);
+        before.look_at_losses(&Losses(3));
+        let ((after, _linux), (unused, _)) = (twin(8), twin(3));
+        let made = |twin: PortTwin| {
+            let status = TwinStatus { name: "b".to_owned(), namespace: None, index: twin.entry().index };
+            (twin.into_inner(), status)
+        };
+        let mut after = PortTwin::replacing(made(after), Some(before));
+        assert_eq!((counts(&after), after.entry().missed), ([3, 1, 0], 5));
+        assert_eq!((after.entry().name.as_str(), after.entry().index), ("b", 8));
+        after.write(&[1; 60]);
+        after.look_at_losses(&Losses(8));
+        assert_eq!((counts(&after), after.entry().missed), ([4, 1, 0], 10), "five more of its own");
+        assert_eq!(counts(&PortTwin::replacing(made(unused), None)), [0; 3]);
+    }
+}

@@ -231,3 +231,27 @@ pub(crate) fn tagged(frame: &[u8], vlan: u16) -> Option<Vec<u8>> {
     let [high, low] = vlan.to_be_bytes();
     Some([addresses, &[0x81, 0x00, high, low], rest].concat())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_put_between_addresses_and_type_and_read_there() {
+        let frame: Vec<u8> = (0..12).chain([0x08, 0x00, 0x45, 0]).collect();
+        for vlan in [1, 7, 0x0fff] {
+            let tagged = tagged(&frame, vlan).unwrap();
+            assert_eq!((&tagged[..12], &tagged[16..]), (&frame[..12], &frame[12..]));
+            assert_eq!((vid(&tagged), tagged[12..14].to_vec()), (vlan, vec![0x81, 0x00]));
+            // Priority and the eligibility to be dropped are no part of the number.
+            let mut marked = tagged.clone();
+            marked[14] |= 0xf0;
+            assert_eq!(vid(&marked), vlan);
+            assert!((0..16).all(|length| vid(&tagged[..length]) == 0), "a tag that is cut off is none");
+        }
+        assert_eq!((vid(&frame), tagged(&frame, 0), tagged(&frame[..11], 7)), (0, None, None));
+        let mut service = tagged(&frame, 7).unwrap();
+        service[12..14].copy_from_slice(&[0x88, 0xa8]);
+        assert_eq!(vid(&service), 0, "a provider's tag is another one");
+    }
+}
