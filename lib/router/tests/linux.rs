@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use perigee_api::answers::AuditReport;
-use perigee_api::queries::{Audit, Resync, ShowLinux, ShowRoutes};
+use perigee_api::queries::{Audit, Resync, ShowConfig, ShowLinux, ShowRoutes};
 use perigee_api::{Backend, Query, Reply};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address as FibAddress, Prefix, PrefixOf};
@@ -39,6 +39,9 @@ struct Kernel {
     queue: VecDeque<Update>,
     /// How many times it was asked for a dump.
     dumps: u64,
+    /// Addresses of port a that the configuration does not know, and those of the configuration that are gone.
+    added: Vec<&'static str>,
+    deleted: Vec<&'static str>,
 }
 
 impl Kernel {
@@ -49,7 +52,9 @@ impl Kernel {
             let index = 10 + u32::from(port);
             let up = self.up[usize::from(port)];
             all.push(Message::Link(Link { index, name: name.into(), up, carrier: up, mtu: 1500, ..Link::default() }));
-            for address in [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)] {
+            let configured = [format!("10.0.{}.1/24", port + 1), format!("2001:db8:{}::1/64", port + 1)];
+            let added = self.added.iter().filter(|_| port == 0).map(|address| (*address).to_owned());
+            for address in configured.into_iter().chain(added).filter(|address| !self.deleted.contains(&&**address)) {
                 let address = address.parse().unwrap();
                 all.push(Message::Address(Address::new(index, address)));
             }
@@ -500,4 +505,27 @@ fn a_wrong_entry_of_a_lookup_structure_is_found_and_rewritten() {
     bed.settle();
     assert_eq!(audit(&mut bed, false).total, 0);
     assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn a_configuration_that_is_shown_names_addresses_that_linux_has_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    let comments = |bed: &mut Bed| -> Vec<String> {
+        let toml = ask(bed, ShowConfig {}).unwrap().toml;
+        toml.lines().filter(|line| line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert!(comments(&mut bed).is_empty(), "Linux has what the configuration says");
+    {
+        let mut kernel = kernel.0.lock().unwrap();
+        kernel.added = vec!["10.0.9.1/24", "fe80::7/64"];
+        kernel.deleted = vec!["10.0.1.1/24"];
+        kernel.dump();
+    }
+    bed.settle();
+    let expected = [
+        "# a has the address 10.0.9.1/24 in Linux as well, which a restart loses",
+        "# a has lost the address 10.0.1.1/24 in Linux; a reload puts it back",
+    ];
+    assert_eq!(comments(&mut bed), expected);
 }
