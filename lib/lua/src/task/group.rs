@@ -705,3 +705,6 @@ pub(crate) fn wait_for_link(port: &dyn Port, longest: Duration, mut running: imp
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[cfg(test)]
+mod tests;
