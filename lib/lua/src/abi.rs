@@ -430,3 +430,28 @@ pub(crate) fn link() -> usize {
     let all = FUNCTIONS.iter().chain(MODULE_FUNCTIONS);
     all.filter(|(_, address)| !std::hint::black_box(address.0).is_null()).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_by_its_own_text() {
+        let caught = |body: fn()| message(&*catch_unwind(body).unwrap_err());
+        assert_eq!(caught(|| std::panic::panic_any("one")), "one");
+        assert_eq!(caught(|| std::panic::panic_any("two".to_owned())), "two");
+        assert_eq!(caught(|| std::panic::panic_any(3)), "panic");
+    }
+
+    #[test]
+    fn what_fails_without_a_context_yields_the_default() {
+        let none = std::ptr::null_mut();
+        assert_eq!(guard(none, "f", 7, || Ok(1)), 1);
+        assert_eq!(guard(none, "f", 7, || Err("why".into())), 7);
+        assert_eq!(guard(none, "f", 7, || -> Result<i32, Why> { panic!("no unwinding crosses the boundary") }), 7);
+        assert_eq!(call(none, "f", || ()), 0);
+        assert_eq!(call(none, "f", || panic!("no unwinding crosses the boundary")), -1);
+        assert_eq!(refuse(none, "f", "why"), -1);
+        assert!(link() > FUNCTIONS.len());
+    }
+}

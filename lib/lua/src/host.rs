@@ -279,3 +279,64 @@ pub(crate) fn reshape(
         Err(NoRoom::Short) => Err("the packet is shorter than that"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_packet::ReceiveQueue;
+    use perigee_packet::batch::heap::{HeapPool, HeapQueue};
+
+    #[test]
+    fn what_takes_longer_than_its_budget_is_counted_and_the_worst_is_known() {
+        let counters = ScriptCounters::default();
+        let judged = |took, budget: &Counter| {
+            counters.judge(took, budget);
+            (counters.over_budget.get(), counters.longest_over.get())
+        };
+        let (none, budget) = (Counter::default(), Counter::default());
+        budget.set(100);
+        assert_eq!(judged(u64::MAX, &none), (0, 0), "there is no budget");
+        assert_eq!(
+            [99, 100, 101, 150, 120].map(|took| judged(took, &budget)),
+            [(0, 0), (0, 0), (1, 1), (2, 50), (3, 50)]
+        );
+    }
+
+    /// A batch of frames of 60 bytes, numbered.
+    fn batch(pool: &'static HeapPool, frames: u8) -> Box<Batch> {
+        let queue = HeapQueue::new(pool, 5, 256);
+        (0..frames).for_each(|n| assert!(queue.inject(&[n; 60])));
+        let mut batch = Batch::new(pool);
+        queue.clone().receive(&mut batch, 256);
+        batch
+    }
+
+    #[test]
+    fn copies_are_whole_and_those_without_a_buffer_are_missing() {
+        let pool = HeapPool::leak(13);
+        let (from, mut to) = (batch(pool, 8), batch(pool, 2));
+        let mask: Mask = [1_u8, 3, 4, 100].into_iter().collect();
+        let first =
+            |batch: &Batch| batch.live().iter().filter_map(|slot| batch.frame(slot)).map(|f| f[0]).collect::<Vec<_>>();
+        assert_eq!((copy(&from, mask, &mut to).missing, first(&to)), (0, vec![1, 3, 4]));
+        assert!(to.live().iter().all(|slot| to.port(slot) == 5));
+        // 13 buffers less the 8 of the first batch.
+        assert_eq!((copy(&from, Mask::ALL, &mut to).missing, first(&to)), (3, vec![0, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn a_packet_is_reshaped_or_the_error_says_why_not() {
+        let pool = HeapPool::leak(10);
+        let mut batch = batch(pool, 2);
+        assert_eq!(reshape(&mut batch, 1, |_| Ok(())), Ok(0));
+        for (why, said) in [
+            (NoRoom::Head, "no room before the packet"),
+            (NoRoom::Tail, "no room behind the packet"),
+            (NoRoom::Short, "the packet is shorter than that"),
+        ] {
+            assert_eq!(reshape(&mut batch, 1, |_| Err(why)), Err(said));
+        }
+        assert_eq!(reshape(&mut batch, 2, |_| Ok(())), Err("the slot holds no packet"));
+        assert_eq!(reshape(&mut batch, 256, |_| Ok(())), Err("slots count from 0 to 255"));
+    }
+}

@@ -387,4 +387,104 @@ mod tests {
     fn the_file_of_a_c_module_is_waited_for_no_longer_than_a_script_may_load() {
         assert!(crate::library::PATIENCE < LOAD);
     }
+
+    /// A watched worker without a script, and its script's counters. The exit is this thread's.
+    fn worker() -> (exit::Own, Watched, Arc<ScriptCounters>) {
+        let (own, scripts) = (Exit::of_this_thread(), Arc::<ScriptCounters>::default());
+        let counters = Arc::new(Counters::new(1));
+        let watched = Watched::worker(3, Arc::clone(&own), counters, scripts.clone(), Stop::default());
+        (own, watched, scripts)
+    }
+
+    #[test]
+    fn three_times_over_budget_have_their_consequence_at_once_and_fewer_after_the_window() {
+        const WINDOW: Duration = crate::scripts::WINDOW;
+        let (_own, mut watched, scripts) = worker();
+        scripts.started.set(9);
+        let begin = watched.judged;
+        let mut over = |after: Duration, times, policy| {
+            (0..times).for_each(|n| {
+                scripts.over_budget.add(1);
+                scripts.longest_over.raise(1000 * (n + 1));
+            });
+            watched.over_budget(begin + after, &Budgets { over: policy, ..Budgets::default() })
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(over(second, 2, OverBudget::RollBack), None);
+        let said = "exceeded its budget 3 times in 10 s, by 2\u{b5}s at worst".to_owned();
+        assert_eq!(over(second, 1, OverBudget::RollBack), Some((9, said)), "the third");
+        // What was judged counts no more, and the window begins then.
+        assert_eq!(over(second, 2, OverBudget::RollBack), None);
+        assert_eq!(over(second + WINDOW, 0, OverBudget::RollBack), None, "two in a window are forgotten");
+        assert_eq!(over(2 * second + WINDOW, 1, OverBudget::RollBack), None);
+        assert_eq!(over(2 * second + WINDOW, 2, OverBudget::RollBack).map(|(generation, _)| generation), Some(9));
+        // A warning is due for one, after the window.
+        assert_eq!(over(3 * second + WINDOW, 1, OverBudget::Warn), None);
+        let said = "exceeded its budget 1 times in 10 s, by 1\u{b5}s at worst".to_owned();
+        assert_eq!(over(3 * second + 2 * WINDOW, 0, OverBudget::Warn), Some((9, said)));
+        assert_eq!(over(3 * second + 3 * WINDOW, 0, OverBudget::Warn), None, "nothing has happened");
+        // What is only counted waits for the window, however often it happens.
+        assert_eq!(over(3 * second + 3 * WINDOW, 5, OverBudget::Count), None);
+    }
+
+    #[test]
+    fn a_loader_has_no_budget_and_nobody_outside_a_script_stalls() {
+        let (own, mut watched, scripts) = worker();
+        let late = watched.judged + Duration::from_secs(100);
+        assert!(!watched.look(late, 5, Duration::ZERO), "it is in no script");
+        scripts.over_budget.add(100);
+        let mut loader = Watched::loader(Arc::clone(&own));
+        assert_eq!(loader.over_budget(late, &Budgets { over: OverBudget::RollBack, ..Budgets::default() }), None);
+        assert!(loader.is_of(&own) && watched.is_of(&own));
+        let another = std::thread::spawn(|| Arc::clone(&Exit::of_this_thread())).join().unwrap();
+        assert!(!watched.is_of(&another));
+    }
+
+    #[test]
+    fn a_silent_thread_is_to_blame_if_it_has_used_its_time_or_was_silent_for_long() {
+        let (end, (tell, told)) = (Arc::new(AtomicU64::new(0)), sync_channel(1));
+        let is_over = end.clone();
+        let thread = std::thread::spawn(move || {
+            tell.send(Arc::clone(&Exit::of_this_thread())).unwrap();
+            while is_over.load(Ordering::Relaxed) == 0 {
+                std::hint::spin_loop();
+            }
+        });
+        let mut watched = Watched::loader(told.recv().unwrap());
+        let limit = Duration::from_secs(100_000);
+        watched.start_again(Instant::now());
+        assert!(!watched.is_to_blame(limit, limit), "it waits for a core");
+        assert!(watched.is_to_blame(limit * LONG, limit));
+        assert!(!watched.is_to_blame(limit * LONG - Duration::from_nanos(1), limit));
+        // It runs in circles: in the end it has used half of this limit.
+        let few = Duration::from_micros(100);
+        let start = Instant::now();
+        while !watched.is_to_blame(Duration::ZERO, few) {
+            assert!(start.elapsed() < Duration::from_secs(120), "a thread that runs uses time");
+            std::thread::yield_now();
+        }
+        // What it has used before counts no more.
+        watched.cpu = limit;
+        assert!(!watched.is_to_blame(Duration::from_nanos(1), few));
+        end.store(1, Ordering::Relaxed);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn whose_thread_it_is_stands_in_messages() {
+        assert_eq!(
+            (Who(Some(3)).to_string(), Who(None).to_string()),
+            ("worker 3".to_owned(), "the script loader".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_question_without_an_answer_means_a_locked_loader() {
+        let mut probe = Probe::start();
+        assert!(!probe.is_locked());
+        probe.questions += 1;
+        assert!(probe.is_locked(), "one question is not answered");
+        probe.answers.fetch_add(1, Ordering::Release);
+        assert!(!probe.is_locked());
+    }
 }
