@@ -707,4 +707,4 @@ pub(crate) fn wait_for_link(port: &dyn Port, longest: Duration, mut running: imp
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

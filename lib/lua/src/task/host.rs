@@ -281,3 +281,6 @@ impl Drop for TaskHost {
         self.group.retire(self.id, self.pools.drain(..).map(|pool| pool.pool).collect());
     }
 }
+
+#[cfg(test)]
+mod tests;

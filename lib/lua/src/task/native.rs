@@ -365,3 +365,66 @@ fn filter(lua: &Lua, text: String) -> mlua::Result<LightUserData> {
     std::mem::forget(lua.create_registry_value(kept)?);
     Ok(LightUserData(at))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_of_seconds_from_0_on() {
+        assert_eq!([0.0, 1.5, 1e-9].map(|seconds| nanoseconds(seconds).unwrap()), [0, 1_500_000_000, 1]);
+        assert_eq!(nanoseconds(f64::INFINITY).unwrap(), u64::MAX, "for ever");
+        for wrong in [-1e-9, f64::NAN] {
+            let error = nanoseconds(wrong).unwrap_err().to_string();
+            assert!(error.contains("is no time: expected seconds, 0 or more"), "{error}");
+        }
+    }
+
+    /// What a table of options asks for, or why it cannot be.
+    fn asked(options: &str) -> Result<DeviceRequest, String> {
+        let lua = Lua::new();
+        let table: Table = lua.load(format!("return {{{options}}}")).eval().unwrap();
+        requested("d".to_owned(), &table).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_of_a_device_are_taken_from_a_table() {
+        assert_eq!(asked(""), Ok(DeviceRequest::new("d")));
+        let all = "rx = 2, tx = 3, rx_descriptors = 4, tx_descriptors = 5, buffers = 100, mtu = 1400, \
+            mac = '02:00:00:00:00:07', promiscuous = false, share = true";
+        let expected = DeviceRequest {
+            name: "d".to_owned(),
+            receive_queues: 2,
+            transmit_queues: 3,
+            receive_descriptors: Some(4),
+            transmit_descriptors: Some(5),
+            buffers: Some(100),
+            mtu: Some(1400),
+            mac: Some(MacAddr([2, 0, 0, 0, 0, 7])),
+            promiscuous: false,
+            share: true,
+        };
+        assert_eq!(asked(all), Ok(expected));
+    }
+
+    #[test]
+    fn options_of_a_device_have_limits() {
+        for (key, least, most) in [
+            ("rx", 1, 64),
+            ("tx", 1, 64),
+            ("rx_descriptors", 1, 32_768),
+            ("tx_descriptors", 1, 32_768),
+            ("buffers", 63, 1 << 24),
+            ("mtu", 68, 9600),
+        ] {
+            assert!(asked(&format!("{key} = {least}")).is_ok() && asked(&format!("{key} = {most}")).is_ok(), "{key}");
+            for wrong in [format!("{}", least - 1), format!("{}", most + 1), format!("{least}.5"), "'x'".to_owned()] {
+                let error = asked(&format!("{key} = {wrong}")).unwrap_err();
+                let expected = format!("expected a whole number from {least} to {most}");
+                assert!(error.contains(&format!("device d: {key} is ")) && error.contains(&expected), "{error}");
+            }
+        }
+        assert!(asked("rxx = 1").unwrap_err().contains("there is no option rxx; expected one of rx, tx, "));
+        assert!(asked("mac = 'x'").unwrap_err().contains("device d: mac \"x\": "));
+    }
+}

@@ -8,13 +8,15 @@ use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Link, Memory, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
 use std::any::Any;
 
-/// A machine with these cores and a clock that stands still.
-struct Still {
-    pool: &'static HeapPool,
+/// A machine with these cores and a clock that stands still, unless it is to go on by itself.
+pub(in crate::task) struct Still {
+    pub pool: &'static HeapPool,
     cores: Vec<Core>,
     /// Cores that others than tasks have.
     held: Vec<usize>,
-    now: AtomicU64,
+    pub now: AtomicU64,
+    /// ns that each look at the clock takes.
+    pub step: AtomicU64,
 }
 
 /// A device whose link is up once it was looked at so often.
@@ -77,7 +79,7 @@ impl Machine for Still {
         Ok((Box::new(queue.clone()), Box::new(queue)))
     }
     fn now(&self) -> u64 {
-        self.now.load(Ordering::Relaxed)
+        self.now.fetch_add(self.step.load(Ordering::Relaxed), Ordering::Relaxed)
     }
     fn enter(&self, _: usize) -> Result<Box<dyn Any>, String> {
         Ok(Box::new(()))
@@ -85,10 +87,16 @@ impl Machine for Still {
 }
 
 /// A program on a machine of cores 0 and 1 on the first node, 2 on the second one.
-fn program(held: &[usize], ports: &[&str]) -> (Arc<Still>, Arc<Tasks>) {
+pub(in crate::task) fn program(held: &[usize], ports: &[&str]) -> (Arc<Still>, Arc<Tasks>) {
     let core = |(number, numa_node)| Core { number, numa_node: Some(numa_node) };
     let cores = [(0, 0), (1, 0), (2, 1)].map(core).to_vec();
-    let machine = Arc::new(Still { pool: HeapPool::leak(1000), cores, held: held.to_vec(), now: AtomicU64::new(50) });
+    let machine = Arc::new(Still {
+        pool: HeapPool::leak(1000),
+        cores,
+        held: held.to_vec(),
+        now: AtomicU64::new(50),
+        step: AtomicU64::new(0),
+    });
     let script = Script { name: "test.lua".to_owned(), source: String::new(), folder: None };
     let ports = ports.iter().map(|port| (*port).to_owned()).collect();
     (machine.clone(), Tasks::new(machine, script, ports))
