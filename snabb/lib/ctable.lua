@@ -171,10 +171,10 @@ local function allocate(ctab, count)
    return entries
 end
 
--- How many entries there is memory for: all could be displaced from the last place, and a search may look further; they
--- are always empty.
-local function capacity(ctab)
-   return ctab.size + min(ctab.size, ctab.max_displacement_limit) + 2^MAX_STEPS
+-- How many entries there is memory for in a table of `size` places: all could be displaced from the last one, and a search
+-- may look further; they are always empty.
+local function capacity(ctab, size)
+   return size + min(size, ctab.max_displacement_limit) + 2^MAX_STEPS
 end
 
 local function set_max_displacement(ctab, displacement)
@@ -183,16 +183,19 @@ local function set_max_displacement(ctab, displacement)
 end
 
 --- Gives the table `size` places, and another hash function unless it is new. All pointers to entries become invalid.
--- Errors: if the entries do not fit.
+-- Errors, after which the table is as before: if the entries do not fit, or there is no memory.
 function CTable:resize(size)
-   if size ~= floor(size) or size < 0 or self.occupancy > ceil(size * self.max_occupancy_rate) then
+   -- A hash has 32 bits.
+   local fine = size == floor(size) and size >= 0 and size <= HASH_MAX
+   if not fine or self.occupancy > ceil(size * self.max_occupancy_rate) then
       error(("ctable: cannot resize to %s places: %d entries"):format(tostring(size), self.occupancy))
    end
+   local entries = allocate(self, capacity(self, size))
    local old_entries, old_size, old_count = self.entries, self.size, self.size + self.max_displacement
    self.size = size
    self.scale = size / HASH_MAX
-   self.capacity = capacity(self)
-   self.entries = allocate(self, self.capacity)
+   self.capacity = capacity(self, size)
+   self.entries = entries
    self.byte_size = self.entry_size * self.capacity
    self.occupancy = 0
    set_max_displacement(self, 0)

@@ -160,6 +160,12 @@ local function test_sizes(ctable)
    check(ctab.size < 16 and ctab:lookup_ptr(3000).value[0] == -3000 and not ctab:lookup_ptr(1), "shrinking")
    check(not pcall(ctab.remove, ctab, 1) and not ctab:remove(1, true), "remove what is not there")
    check(not pcall(ctab.resize, ctab, 0) and not pcall(ctab.resize, ctab, 8.5), "resize")
+   -- A table that there was no memory for had the new size and the old entries, and a search read beyond them.
+   for _, size in ipairs{2 ^ 32, 2 ^ 53, 1e300, 1 / 0, 0 / 0, -1} do
+      check(not pcall(ctab.resize, ctab, size), "resize to "..size)
+      check(ctab:lookup_ptr(3000).value[0] == -3000 and not ctab:lookup_ptr(1), "resize that failed")
+      ctab:selfcheck()
+   end
    check(not pcall(ctab.remove_ptr, ctab, ctab.entries - 1), "remove_ptr")
    local removed = ctab:lookup_ptr(3000)
    ctab:remove_ptr(removed)

@@ -34,8 +34,11 @@ struct {
 Arp.REQUEST, Arp.REPLY = 1, 2
 
 --- A new message from the table `config`: local_eth, local_ipv4 (the sender's addresses), remote_eth, remote_ipv4 (the
--- target's), oper (in network byte order, as `lib.htons(1)`).
+-- target's), oper (in network byte order, as `lib.htons(1)`). Errors: without one of them but remote_eth and oper.
 function Arp:new(config)
+   for _, key in ipairs{"local_eth", "local_ipv4", "remote_ipv4"} do
+      if config[key] == nil then error("arp: "..key.." is missing: expected an address", 2) end
+   end
    local o = Arp:superClass().new(self)
    local h = o:header()
    h.arp_htype, h.arp_ptype = htons(HTYPE_ETHERNET), htons(PTYPE_IPV4)
@@ -124,6 +127,11 @@ function Arp.selftest()
    reply:header().arp_plen = 16
    assert(not reply:is_ipv4())
    assert(Arp:new_from_mem(request:header(), 27) == nil)
+   -- It crashed the process.
+   for _, config in ipairs{{}, {local_eth = mac_a, local_ipv4 = ip_a}} do
+      local ok, why = pcall(Arp.new, Arp, config)
+      assert(not ok and why:find("is missing: expected an address", 1, true), why)
+   end
 end
 
 return Arp

@@ -68,6 +68,7 @@ targets! {
     ports: 4096;
     scripts: 2048;
     tasks: 1024;
+    snabb: 2048;
     api: 4096;
     linux: 4096;
     helper: 4096;

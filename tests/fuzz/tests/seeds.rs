@@ -94,7 +94,7 @@ macro_rules! targets {
         const TESTED: &[&str] = &[$(stringify!($name)),*];
     };
 }
-targets! { ports scripts tasks api linux helper netlink pcap socket fpm config profile expression views }
+targets! { ports scripts tasks snabb api linux helper netlink pcap socket fpm config profile expression views }
 
 #[test]
 fn every_target_is_here_and_every_seed_is_of_one() {
