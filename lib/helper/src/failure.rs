@@ -2,7 +2,7 @@
 //! Why Linux refused something, and whether it was for want of a privilege.
 
 use rtnetlink::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 
 /// What helps where a privilege is missing.
@@ -33,26 +33,26 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Bytes of a refusal from its start, and from its end where it is longer: what was found may be a path or a name of any length.
+/// Bytes of a refusal from its start, and from its end where it is longer: what was found may be a path or a name of any
+/// length.
 const START: usize = 600;
 const END: usize = 300;
 
 /// Writes what a terminal and a log can take.
 fn write_printable(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut write = |text: &str| {
-        text.chars().try_for_each(|c| match c.is_control() {
-            true => write!(f, "{}", c.escape_default()),
-            false => f.write_char(c),
-        })
-    };
-    if text.len() <= START + END {
-        return write(text);
+    let mut whole = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { whole.extend(c.escape_default()) } else { whole.push(c) }
     }
-    let boundary = |at: &usize| text.is_char_boundary(*at);
-    let (start, end) = ((0..=START).rfind(boundary), (text.len() - END..=text.len()).find(boundary));
-    write(&text[..start.unwrap_or(0)])?;
-    write(" ... ")?;
-    write(&text[end.unwrap_or(text.len())..])
+    // What is escaped counts: six characters for one.
+    if whole.len() <= START + END {
+        return f.write_str(&whole);
+    }
+    let boundary = |at: &usize| whole.is_char_boundary(*at);
+    let (start, end) = ((0..=START).rfind(boundary), (whole.len() - END..=whole.len()).find(boundary));
+    f.write_str(&whole[..start.unwrap_or(0)])?;
+    f.write_str(" ... ")?;
+    f.write_str(&whole[end.unwrap_or(whole.len())..])
 }
 
 impl From<String> for Failure {
@@ -93,6 +93,8 @@ mod tests {
             Failure::from(format!("there is none of {name}")).of(format_args!("cannot use {name}")).to_string();
         assert!(refusal.starts_with("cannot use ää") && refusal.contains("ä ... ä"), "{refusal}");
         assert!(refusal.ends_with("\\n\\u{1b}[2J") && refusal.len() < 1000, "{refusal}");
+        let zeros = Failure::from("\0".repeat(800)).to_string();
+        assert!(zeros.starts_with("\\u{0}\\u{0}") && zeros.len() < 1000, "{zeros}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What a helper does outside its process, apart from what it decides: a fuzz target has it decide about a system that is pretended.
+//! What a helper does outside its process, apart from what it decides: a fuzz target has it decide about a system that
+//! is pretended.
 
 use std::collections::BTreeSet;
 use std::io;
