@@ -45,7 +45,9 @@ function strSplit(text, pattern)
     local first, last = text:find(pattern, at)
     if not first then break end
     -- It would match there for ever.
-    if last < first then error(("the pattern %q matches between characters, expected one that matches some"):format(pattern), 2) end
+    if last < first then
+      error(("the pattern %q matches between characters, expected one that matches some"):format(pattern), 2)
+    end
     table.insert(parts, text:sub(at, first - 1))
     at = last + 1
   end

@@ -254,7 +254,9 @@ function burst:free(mask) C.perigee_task_free(host, self, mask or self.live) end
 function burst:checksums(mask) C.perigee_task_checksums(host, self, mask or self.live) end
 -- The frame of a slot as a string.
 function burst:frame(slot)
-  if not self.live:has(slot) then throw(("slot %s of the burst has no packet: burst.live has those that do"):format(slot)) end
+  if not self.live:has(slot) then
+    throw(("slot %s of the burst has no packet: burst.live has those that do"):format(slot))
+  end
   return ffi.string(self.data[slot], self.length[slot])
 end
 ffi.metatype("perigee_batch", burst)

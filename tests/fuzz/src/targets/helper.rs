@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The router's requests to its helper, whose system is pretended: whatever comes, the helper answers in order, and once the router has
-//! started it does nothing to what the router had not named before. Whoever takes the router over has this socket, and nothing else.
+//! The router's requests to its helper, whose system is pretended: whatever comes, the helper answers in order, and
+//! once the router has started it does nothing to what the router had not named before. Whoever takes the router over
+//! has this socket, and nothing else.
 
 use crate::input::Input;
 use crate::sentence;
@@ -19,10 +20,22 @@ const REQUESTS: usize = 64;
 
 const NAMES: &[&str] = &["wan", "lan", "eth0", "eth1", "wan.7", "wan.7.7", "lan.4094", ".7", "lo", "all", "default"];
 const NAMESPACES: &[&str] = &["blue", "red", "1", "4294967295", "/proc/1/ns/net", "/dev/zero"];
-const PATHS: &[&str] = &["/etc/router.toml", "/etc/script.lua", "/etc/shadow", "/run/perigee", "/run/perigee/api", "", "/"];
+const PATHS: &[&str] =
+    &["/etc/router.toml", "/etc/script.lua", "/etc/shadow", "/run/perigee", "/run/perigee/api", "", "/"];
 const WORDS: &[&str] = &[
-    "make_twin", "change_link", "link_mac", "prepare_link", "open_socket", "change_neighbors", "make_vlan", "remove_at_end",
-    "configuration", "open_file", "started", "standby", "stand_by",
+    "make_twin",
+    "change_link",
+    "link_mac",
+    "prepare_link",
+    "open_socket",
+    "change_neighbors",
+    "make_vlan",
+    "remove_at_end",
+    "configuration",
+    "open_file",
+    "started",
+    "standby",
+    "stand_by",
 ];
 
 /// Runs one input: requests, most of them in form.
@@ -175,7 +188,9 @@ fn mac(input: &mut Input) -> Value {
 }
 
 fn addresses(input: &mut Input) -> Value {
-    let one = |input: &mut Input| json!(["10.0.0.1/24", "2001:db8::1/64", "0.0.0.0/0", "::/128", "10.0.0.1/33"][input.below(5)]);
+    let one = |input: &mut Input| {
+        json!(["10.0.0.1/24", "2001:db8::1/64", "0.0.0.0/0", "::/128", "10.0.0.1/33"][input.below(5)])
+    };
     Value::Array((0..input.below(3)).map(|_| one(input)).collect())
 }
 
@@ -210,7 +225,8 @@ impl Pretended {
 
     fn make(&mut self, place: &Place, name: &str) -> Result<u32, Failure> {
         // As Linux does.
-        let odd = name.is_empty() || name.len() > 15 || name.contains(['/', ':', '\0']) || name.contains(char::is_whitespace);
+        let odd =
+            name.is_empty() || name.len() > 15 || name.contains(['/', ':', '\0']) || name.contains(char::is_whitespace);
         if odd || self.find(place, name).is_ok() {
             return Err(format!("cannot make `{name}`").into());
         }
@@ -224,7 +240,8 @@ impl Pretended {
     /// Every deed enters its namespace.
     fn enter(&mut self, place: &Place) {
         let Some(namespace) = place else { return };
-        let known = if self.started { self.namespaces.contains(namespace) } else { !self.namespaces.insert(namespace.clone()) };
+        let known =
+            if self.started { self.namespaces.contains(namespace) } else { !self.namespaces.insert(namespace.clone()) };
         assert!(known || !self.started, "it enters {namespace} once it has started");
     }
 

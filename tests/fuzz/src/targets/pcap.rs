@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Captures, pcap and pcapng, as `perigee gen --pcap` and `perigee capture` read them: refused in a sentence, or read the same in any pieces,
-//! within the limit, and again from what is written of it; what is written is read as it was meant.
+//! Captures, pcap and pcapng, as `perigee gen --pcap` and `perigee capture` read them: refused in a sentence, or read
+//! the same in any pieces, within the limit, and again from what is written of it; what is written is read as it was
+//! meant.
 
 use crate::input::Input;
 use crate::sentence;
@@ -59,7 +60,8 @@ fn capture(pieces: &[u8], input: &mut Input) {
     let (frames, bytes) = consistent(&capture);
     // No record is shorter than a block with 12 bytes around four.
     assert!(frames <= file.len() / 16 && bytes <= LIMIT, "{frames} frames of {bytes} bytes");
-    let again = Capture::read(&write(&capture)[..], false, LIMIT).unwrap_or_else(|error| panic!("written again: {error}"));
+    let again =
+        Capture::read(&write(&capture)[..], false, LIMIT).unwrap_or_else(|error| panic!("written again: {error}"));
     assert_same(&again, &capture);
     replayed(capture, &playback);
 }
@@ -69,7 +71,11 @@ fn consistent(capture: &Capture) -> (usize, u64) {
     let (mut latest, mut bytes) = (0, 0);
     for number in 0..capture.len() {
         let (frame, time) = capture.frame(number).expect("a frame below the number of frames");
-        assert!((14..=65_535).contains(&frame.len()) && time >= latest, "frame {number}: {} bytes at {time}", frame.len());
+        assert!(
+            (14..=65_535).contains(&frame.len()) && time >= latest,
+            "frame {number}: {} bytes at {time}",
+            frame.len()
+        );
         (latest, bytes) = (time, bytes + frame.len() as u64);
     }
     assert!(capture.len() > 0 && capture.frame(capture.len()).is_none() && capture.duration() == latest);
@@ -174,7 +180,9 @@ fn written(pieces: &[u8], input: &mut Input) {
             assert_eq!(capture.len(), packets.len());
             for (number, packet) in packets.iter().enumerate() {
                 let frame = capture.frame(number).expect("a frame").0;
-                assert!(frame.len() == packet.bytes.len().max(packet.length as usize) && frame.starts_with(&packet.bytes));
+                assert!(
+                    frame.len() == packet.bytes.len().max(packet.length as usize) && frame.starts_with(&packet.bytes)
+                );
             }
         }
         Err(error) => sentence::check(&error.to_string()),

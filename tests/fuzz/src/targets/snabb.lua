@@ -85,7 +85,10 @@ return function (program)
       try(config.app, graph, byte() < 200 and pick(TEXTS) or value(), class, byte() < 128 and text() or value(),
           byte() < 60 and {worker = value()} or nil)
    end
-   local function link () try(config.link, graph, byte() < 230 and (text()..pick{"", ".out -> ", " -> "}..text()..pick{"", ".in"}) or value()) end
+   local function link ()
+      local spec = text()..pick{"", ".out -> ", " -> "}..text()..pick{"", ".in"}
+      try(config.link, graph, byte() < 230 and spec or value())
+   end
    local function whole ()
       local copy = config.copy(graph)
       for spec in pairs(copy.links) do
@@ -94,7 +97,9 @@ return function (program)
       end
       try(config.graphviz, copy)
    end
-   local function schema () try(config.parse_app_arg, byte() < 128 and pick(TEXTS) or value(), byte() < 200 and pick(SCHEMAS) or value()) end
+   local function schema ()
+      try(config.parse_app_arg, byte() < 128 and pick(TEXTS) or value(), byte() < 200 and pick(SCHEMAS) or value())
+   end
    local function parse () try(lib.parse, byte() < 128 and {a = value(), b = value()} or value(), pick(SCHEMAS)) end
 
    -- A table of a type of C, and what has to be in it.
@@ -134,7 +139,10 @@ return function (program)
       hash:selfcheck()
    end
    local function resize () if hash then try(hash.resize, hash, byte() < 128 and byte() or pick(SIZES)) end end
-   local function odd_hash () try(ctable.new, byte() < 128 and {key_type = ffi.typeof("uint32_t"), value_type = value(), initial_size = pick(SIZES)} or value()) end
+   local function odd_hash ()
+      local parameters = {key_type = ffi.typeof("uint32_t"), value_type = value(), initial_size = pick(SIZES)}
+      try(ctable.new, byte() < 128 and parameters or value())
+   end
 
    -- Prefixes of IPv4.
    local prefixes = trie.LPM4_trie:new()

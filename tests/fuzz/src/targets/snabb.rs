@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! What Snabb programs give to the runtime before and beside packets: descriptions of graphs, arguments of apps and their schemas, JSON,
-//! addresses, headers over any bytes, tables of keys and prefixes. A call may fail, which is an error in Lua with a message; what is taken
-//! is printed and read again as the same, and a table has what was put into it.
+//! What Snabb programs give to the runtime before and beside packets: descriptions of graphs, arguments of apps and
+//! their schemas, JSON, addresses, headers over any bytes, tables of keys and prefixes. A call may fail, which is an
+//! error in Lua with a message; what is taken is printed and read again as the same, and a table has what was put into
+//! it.
 //!
 //! Packets are DPDK's, and so is the engine that moves them: neither is here.
 
@@ -57,7 +58,10 @@ impl Running {
             native.set("ports", lua.create_table()?)?;
             native.set("interrupted", mlua::LightUserData(*LIST as *mut c_void))?;
             // Counters are files: those of an engine that never runs.
-            let place = format!("local get = os.getenv; os.getenv = function(name) return name == 'SNABB_SHM_ROOT' and {:?} or get(name) end", folder.path());
+            let place = format!(
+                "local get = os.getenv; os.getenv = function(name) return name == 'SNABB_SHM_ROOT' and {:?} or get(name) end",
+                folder.path()
+            );
             lua.load(place).exec()
         };
         let sources = SnabbSources { folder: None, definitions: definitions() };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! What Linux's packet sockets put ahead of frames: the slots of a ring (TPACKET_V2) with lengths, tags and times, what is left to a device
-//! (virtio), and long frames in the socket's queue. Whatever they say, nothing outside a frame is read, a good frame is received once, in
-//! order and as it came, and what is counted is what was handed out.
+//! What Linux's packet sockets put ahead of frames: the slots of a ring (TPACKET_V2) with lengths, tags and times, what
+//! is left to a device (virtio), and long frames in the socket's queue. Whatever they say, nothing outside a frame is
+//! read, a good frame is received once, in order and as it came, and what is counted is what was handed out.
 
 use crate::input::Input;
 use perigee_packet::batch::heap::HeapPool;
@@ -21,7 +21,8 @@ const COPY: u32 = 1 << 1;
 const CSUMNOTREADY: u32 = 1 << 3;
 const VLAN_VALID: u32 = 1 << 4;
 const VLAN_TPID_VALID: u32 = 1 << 6;
-const STATUS: &[u32] = &[0, CSUMNOTREADY, VLAN_VALID, VLAN_VALID | VLAN_TPID_VALID, COPY, COPY | VLAN_VALID, 1 << 31, 4];
+const STATUS: &[u32] =
+    &[0, CSUMNOTREADY, VLAN_VALID, VLAN_VALID | VLAN_TPID_VALID, COPY, COPY | VLAN_VALID, 1 << 31, 4];
 
 /// Where the kernel puts frames, with an offload header ahead.
 const START: u16 = 82;
@@ -219,7 +220,8 @@ fn super_frame(input: &mut Input) -> Vec<u8> {
     frame[..12].fill(2);
     frame[12..14].copy_from_slice(&[8, 0]);
     let total = (length as u16 - 14).to_be_bytes();
-    frame[14..34].copy_from_slice(&[69, 0, total[0], total[1], 0, 1, 64, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame[14..34]
+        .copy_from_slice(&[69, 0, total[0], total[1], 0, 1, 64, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     frame[46] = 0x50;
     let at = input.below(length);
     if input.chance(60) {

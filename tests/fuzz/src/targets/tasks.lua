@@ -86,7 +86,12 @@ function main(hex)
     assert(f, "a function that is not there")
     calls[#calls + 1] = { f, arguments, result }
   end
-  local function methods(of, list) for _, entry in ipairs(list) do call(function(self, ...) return self[entry[1]](self, ...) end, of .. entry[2], entry[3]) end end
+  local function methods(of, list)
+    for _, entry in ipairs(list) do
+      local name = entry[1]
+      call(function(self, ...) return self[name](self, ...) end, of .. entry[2], entry[3])
+    end
+  end
   call(task.burst, "", "B")
   call(task.mask, "", "M")
   call(task.pool, "Z", "P")
@@ -124,13 +129,15 @@ function main(hex)
   methods("F", { { "match", "BM" } })
   call(function(filter, bytes) return filter:matches(bytes, #bytes) end, "FS")
   methods("G", { { "add", "BM" }, { "ready", "" } })
-  methods("M", { { "has", "N" }, { "set", "N" }, { "clear", "N" }, { "empty", "" }, { "count", "" }, { "assign", "M" }, { "remove", "M" }, { "add", "M" } })
+  methods("M", { { "has", "N" }, { "set", "N" }, { "clear", "N" }, { "empty", "" }, { "count", "" } })
+  methods("M", { { "assign", "M" }, { "remove", "M" }, { "add", "M" } })
   call(function(mask, burst) return mask:assign(burst.live) end, "MB")
   methods("D", { { "rx", "N", "Q" }, { "tx", "N", "T" }, { "stats", "" }, { "link", "X" }, { "promiscuous", "V" }, { "steer", "NS" } })
   for _, kind in ipairs { "udp", "tcp", "icmp", "ethernet" } do call(frame[kind], "E") end
   for _, name in ipairs { "address", "mac", "text" } do call(frame[name], "S") end
   call(histogram.new, "V", "H")
-  methods("H", { { "update", "VN" }, { "merge", "H" }, { "count", "" }, { "average", "" }, { "standard_deviation", "" }, { "min", "" }, { "percentile", "V" }, { "quartiles", "" } })
+  methods("H", { { "update", "VN" }, { "merge", "H" }, { "count", "" }, { "average", "" }, { "standard_deviation", "" } })
+  methods("H", { { "min", "" }, { "percentile", "V" }, { "quartiles", "" } })
   for _, name in ipairs { "classify", "filter", "urpf", "multicast", "mtu", "redirect", "apply", "distribute" } do call(m[name], "BMM") end
   for _, name in ipairs { "ipv4_valid", "ipv6_valid", "ipv4_lookup", "ttl", "count" } do call(m[name], "BM") end
   call(m.drop, "BML")
@@ -161,7 +168,8 @@ function main(hex)
     call(devices.config, "V", "O")
     call(function(queues) return devices.config { port = 0, rxQueues = queues % 4, txQueues = queues % 3 } end, "N", "O")
     call(devices.get, "N", "O")
-    methods("O", { { "getTxQueue", "N", "U" }, { "getRxQueue", "N", "W" }, { "getMac", "V" }, { "getStats", "" }, { "getRxStats", "" }, { "l2Filter", "VV" } })
+    methods("O", { { "getTxQueue", "N", "U" }, { "getRxQueue", "N", "W" }, { "getMac", "V" }, { "getStats", "" } })
+    methods("O", { { "getRxStats", "" }, { "l2Filter", "VV" } })
     made.U, made.W = {}, {}
     methods("U", { { "send", "A" }, { "sendN", "AN" }, { "trySend", "A" }, { "setRate", "V" } })
     methods("W", { { "tryRecv", "AN" }, { "tryRecvIdle", "AN" } })
@@ -171,7 +179,8 @@ function main(hex)
     call(function(size) return pipe:newPacketRing(size) end, "N", "J")
     made.J = {}
     methods("J", { { "send", "A" }, { "sendN", "AN" }, { "recvN", "AN" } })
-    for _, name in ipairs { "parseMacAddress", "parseIPAddress", "parseIP4Address", "trim", "strSplit", "ip4ToString", "bswap16" } do call(_G[name], "SV") end
+    local helpers = { "parseMacAddress", "parseIPAddress", "parseIP4Address", "trim", "strSplit", "ip4ToString", "bswap16" }
+    for _, name in ipairs(helpers) do call(_G[name], "SV") end
     call(barrier.new and function(n) return barrier:new(n) end, "V")
   end
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Programs of `perigee task`, perigee's own and libmoon's: calls in any order, with any values that Lua has, and tasks that throw. A call may
-//! fail, which is an error in Lua with a message; the process does not crash, all tasks end soon after they are asked to, and every packet
-//! is back.
+//! Programs of `perigee task`, perigee's own and libmoon's: calls in any order, with any values that Lua has, and tasks
+//! that throw. A call may fail, which is an error in Lua with a message; the process does not crash, all tasks end soon
+//! after they are asked to, and every packet is back.
 
 use crate::task_bed::{Program, program};
 use perigee_lua::task::Failure;
