@@ -467,6 +467,7 @@ unsafe extern "C" {
 
     pub fn perigee_prefer_node(node: c_int) -> c_int;
     pub fn perigee_errno() -> c_int;
+    pub fn perigee_flush();
     pub fn perigee_lcore() -> c_uint;
     pub fn perigee_max_ports() -> c_uint;
     pub fn perigee_max_lcores() -> c_uint;

@@ -286,6 +286,11 @@ int perigee_errno(void)
 	return rte_errno;
 }
 
+void perigee_flush(void)
+{
+	fflush(NULL);
+}
+
 unsigned int perigee_lcore(void)
 {
 	return rte_lcore_id();

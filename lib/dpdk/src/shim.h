@@ -204,6 +204,8 @@ int perigee_monitor(uint16_t port, uint16_t queue, uint32_t ns);
 int perigee_prefer_node(int node);
 
 int perigee_errno(void);
+/* Writes what C has kept of standard output and other streams. */
+void perigee_flush(void);
 unsigned int perigee_lcore(void);
 /* What DPDK was built for: ports at once, and threads that it knows at once, which is also how many cores it can name. */
 unsigned int perigee_max_ports(void);

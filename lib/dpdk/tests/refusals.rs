@@ -3,6 +3,9 @@
 
 use perigee_dpdk::{Eal, EalConfig, Hugepages};
 
+/// Set where this program runs for what it prints.
+const ALONE: &str = "PERIGEE_PRINTS_ALONE";
+
 fn main() {
     if std::env::args().nth(1).is_some_and(|filter| !filter.starts_with('-') && !"refusals".contains(&filter)) {
         return;
@@ -25,10 +28,25 @@ fn main() {
     assert!(error.starts_with("the main core is to be 999"), "{error}");
     println!("{error}");
 
+    // It took half a minute to find this out.
     let error = Eal::start(&config).unwrap_err().to_string();
-    assert!(error.starts_with("DPDK did not start with \"") && error.contains("-m200000000"), "{error}");
-    assert!(error.contains("EAL: "), "DPDK's own reason is missing: {error}");
+    assert!(error.starts_with("found 200000000 MB of memory for DPDK, expected no more than the "), "{error}");
     println!("{error}");
+
+    let config = EalConfig { memory_mb: 64, extra: vec!["--bogus".to_owned()], ..config };
+    let error = Eal::start(&config).unwrap_err().to_string();
+    assert!(error.starts_with("found \"--bogus\" among DPDK's arguments, expected one that DPDK "), "{error}");
+    println!("{error}");
+    if std::env::var_os(ALONE).is_some() {
+        return;
+    }
+    // A hundred lines of usage were printed, by C: nothing but the sentences is left.
+    let this = std::env::current_exe().expect("this program");
+    let printed = std::process::Command::new(this).env(ALONE, "1").output().expect("this program again");
+    assert_eq!(
+        (String::from_utf8_lossy(&printed.stderr), printed.stdout.split(|b| *b == b'\n').count()),
+        ("".into(), 5)
+    );
     assert!(!folder.path().join("dpdk").join(&config.file_prefix).exists());
 
     let error = Eal::start(&config).unwrap_err().to_string();
