@@ -337,7 +337,7 @@ fn assemble(
     let Router { socket, socket_group, metrics, .. } = &config.router;
     let server = Server::start_for(socket_group.as_deref(), socket, *metrics, Arc::new(common.mailbox.clone()))?;
     if let Some(helper) = &opened.helper {
-        helper.remove_at_end(vec![socket.clone()])?;
+        helper.remove_at_end(server.made())?;
     }
     let (nodes, of_workers) = (table_nodes(&config), worker_nodes(&config));
     let copy = |node: Option<u16>| nodes.iter().position(|own| Some(*own) == node).unwrap_or(0);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::{Backend, doors, endpoints};
-use perigee_helper::{NoSocket, SocketFile, confine, privileges};
+use perigee_helper::{NoSocket, SocketFile, confine, privileges, remove_empty_folder};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -26,11 +26,13 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[error("{0}")]
 pub struct StartError(String);
 
-/// A running API. When dropped, it stops and its socket is removed.
+/// A running API. When dropped, it stops and its socket is removed, and the folders that were made for it, if nobody else uses them.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
     file: Option<SocketFile>,
+    /// The folders that were made for it, the innermost first.
+    folders: Vec<PathBuf>,
     metrics: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -57,10 +59,12 @@ impl Server {
         metrics: Option<SocketAddr>,
         backend: Arc<dyn Backend>,
     ) -> Result<Self, StartError> {
-        let (listener, file) = listen_privately(path, group)?;
+        let mut folders = Vec::new();
+        let listening = listen_privately(path, group, &mut folders);
+        let (listener, file) = listening.inspect_err(|_| remove_folders(&folders))?;
         let (stop, stopped) = watch::channel(false);
         // From here on, dropping the server removes the socket.
-        let mut server = Self { path: path.to_owned(), file: Some(file), metrics: None, stop, thread: None };
+        let mut server = Self { path: path.to_owned(), file: Some(file), folders, metrics: None, stop, thread: None };
         let network = metrics.map(listen_to_network).transpose()?;
         server.metrics = network.as_ref().and_then(|listener| listener.local_addr().ok());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -85,6 +89,11 @@ impl Server {
         &self.path
     }
 
+    /// What was made for it and is removed at the end, in this order: where this process may not, somebody else has to.
+    pub fn made(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.path).chain(&self.folders).cloned().collect()
+    }
+
     /// Where metrics are served to the network, with the port that the system chose if it was 0.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
@@ -95,6 +104,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Removed first, so that nobody finds a server that is about to end.
         drop(self.file.take());
+        remove_folders(&self.folders);
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic there was printed there
@@ -121,14 +131,33 @@ async fn serve(
     Ok(())
 }
 
-/// A listening socket at `path` that others can never connect to, not even for a moment, except members of `group`.
-fn listen_privately(path: &Path, group: Option<&str>) -> Result<(UnixListener, SocketFile), StartError> {
+/// How often a socket is tried for whose folder a router that ends removes at that moment.
+const FOLDER_TRIES: u32 = 10;
+
+/// A listening socket at `path` that others can never connect to, not even for a moment, except members of `group`. `made` are the
+/// folders that were made for it, the innermost first.
+fn listen_privately(
+    path: &Path,
+    group: Option<&str>,
+    made: &mut Vec<PathBuf>,
+) -> Result<(UnixListener, SocketFile), StartError> {
     let group = group.map(number_of).transpose()?;
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        make_folder(folder, group.is_some())?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut listen = || {
+        if let Some(folder) = folder {
+            made.extend(make_folder(folder, group.is_some())?);
+        }
+        Ok(SocketFile::listen(path, group, BACKLOG))
+    };
+    let mut listening = listen()?;
+    for _ in 1..FOLDER_TRIES {
+        if !matches!(&listening, Err(NoSocket::System(error)) if error.kind() == ErrorKind::NotFound) {
+            break;
+        }
+        listening = listen()?;
     }
     let shown = path.display();
-    let listening = SocketFile::listen(path, group, BACKLOG).map_err(|error| match error {
+    let listening = listening.map_err(|error| match error {
         NoSocket::OtherFile => {
             StartError(format!("{shown} is there already and is no socket; choose another `socket` in [router]"))
         }
@@ -149,9 +178,14 @@ fn number_of(group: &str) -> Result<u32, StartError> {
     })
 }
 
-/// Makes the folder of the socket, if there is none. Members of a group have to enter it: names of sockets are no secret. A folder that
+/// Removes what was made and is empty. One that only root can remove is left to the helper.
+fn remove_folders(made: &[PathBuf]) {
+    made.iter().for_each(|folder| remove_empty_folder(folder));
+}
+
+/// Makes the folder of the socket, if there is none; returns those that were missing, the innermost first. Members of a group have to enter it: names of sockets are no secret. A folder that
 /// somebody else has made stays as it is.
-fn make_folder(folder: &Path, for_a_group: bool) -> Result<(), StartError> {
+fn make_folder(folder: &Path, for_a_group: bool) -> Result<Vec<PathBuf>, StartError> {
     let fail = |error: io::Error| {
         StartError(format!(
             "cannot make the folder {} for the API's socket: {error}; choose another `socket` in [router], or set XDG_RUNTIME_DIR to a folder of yours",
@@ -159,6 +193,8 @@ fn make_folder(folder: &Path, for_a_group: bool) -> Result<(), StartError> {
         ))
     };
     let is_new = !folder.exists();
+    let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+    let missing = missing.map(Path::to_owned).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
     if for_a_group && is_new {
         fs::set_permissions(folder, Permissions::from_mode(0o755)).map_err(fail)?;
@@ -168,7 +204,7 @@ fn make_folder(folder: &Path, for_a_group: bool) -> Result<(), StartError> {
             folder.display()
         );
     }
-    Ok(())
+    Ok(missing)
 }
 
 fn listen_to_network(address: SocketAddr) -> Result<TcpListener, StartError> {

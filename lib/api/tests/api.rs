@@ -313,6 +313,30 @@ fn an_answer_of_something_else_is_not_understood() {
     other.join().unwrap();
 }
 
+/// `socket = "/nosuch/dir/x"` made the folders, and left them.
+#[test]
+fn folders_that_were_made_for_the_socket_are_removed_at_the_end() {
+    let parent = tempfile::tempdir().unwrap();
+    let [made, inner] = ["a", "a/b"].map(|name| parent.path().join(name));
+    let start = |name: &str| Server::start(&inner.join(name), None, Arc::new(Fake::default())).unwrap();
+    let server = start("x.sock");
+    assert_eq!(server.made(), [inner.join("x.sock"), inner.clone(), made.clone()]);
+    drop(server);
+    assert!(!made.exists() && parent.path().exists());
+    // Another router has come into it, which has made none itself.
+    let (first, second) = (start("x.sock"), start("y.sock"));
+    drop(first);
+    assert!(inner.join("y.sock").exists());
+    drop(second);
+    assert!(inner.exists(), "who did not make it does not remove it");
+    // A start that fails leaves none.
+    std::fs::remove_dir_all(&made).unwrap();
+    assert!(Server::start_for(Some("no such group"), &inner.join("x"), None, Arc::new(Fake::default())).is_err());
+    let taken = inner.join("n".repeat(200));
+    assert!(Server::start(&taken, None, Arc::new(Fake::default())).is_err());
+    assert!(!made.exists());
+}
+
 #[test]
 fn parameters_are_escaped_and_those_without_a_value_left_out() {
     let trace = |filter: Option<&str>, count| Trace { filter: filter.map(str::to_owned), count }.url();

@@ -35,6 +35,12 @@ pub(super) fn side_by_side<T: Sync, R: Send>(
     });
 }
 
+/// Removes a folder, if it is empty, nobody has locked it, and this process may.
+pub fn remove_empty_folder(path: &Path) {
+    let identity = std::fs::symlink_metadata(path).ok().map(|there| (there.dev(), there.ino()));
+    remove(path, identity);
+}
+
 /// Removes a file, or an empty folder that nobody has locked, if it is the one that was meant.
 pub(super) fn remove(path: &Path, identity: Option<(u64, u64)>) {
     let Ok(there) = std::fs::symlink_metadata(path) else { return };

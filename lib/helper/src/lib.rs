@@ -55,6 +55,7 @@ pub mod twin;
 pub use carried::carried;
 pub use claims::{Claim, Claims, Holder, Taken};
 pub use client::{Helper, HelperError, HelperHealth};
+pub use end::remove_empty_folder;
 pub use files::Named;
 pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
 pub use reach::Reach;
