@@ -40,7 +40,8 @@ pub struct ShowArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// `show drops`, `modules`, `slowpath`: also reasons, modules and events without packets
+    /// `show drops`, `modules`, `slowpath`: also reasons, modules and events without packets; `show linux`: up to a hundred routes
+    /// that are left out or Linux's alone, instead of ten
     #[arg(long)]
     all: bool,
     /// `show routes`: only this prefix and those inside it
@@ -124,7 +125,7 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         What::Neighbors => asked.neighbors(),
         What::Nexthops => asked.table(&ShowNextHops {}, |list| next_hops(list)),
         What::Multicast => asked.table(&ShowMulticast {}, |list| multicast(list)),
-        What::Linux => asked.table(&ShowLinux {}, linux),
+        What::Linux => asked.table(&ShowLinux {}, |status| linux(status, args.all)),
         What::Scripts => asked.table(&ShowScripts {}, |list| scripts(list)),
         What::Counters => asked.table(&ShowCounters {}, |list| counters(list)),
         What::Filters => asked.table(&ShowFilters {}, |list| filters(list)),
@@ -213,20 +214,28 @@ fn version(status: &VersionStatus) -> Table {
     rows(&["Router", ""], &[], lines.into_iter().map(|(what, value)| vec![what.to_owned(), value]))
 }
 
-fn linux(status: &LinuxStatus) -> Table {
+/// At most so many lines, and how many more there are than these.
+fn lines(list: impl Iterator<Item = String>, most: usize, all: u64) -> String {
+    let mut shown: Vec<String> = list.take(most).collect();
+    match all.saturating_sub(shown.len() as u64) {
+        0 if shown.is_empty() => shown.push("none".to_owned()),
+        0 => {}
+        more => shown.push(format!("and {more} more")),
+    }
+    shown.join("\n")
+}
+
+/// How Linux is followed; with `all`, up to a hundred routes of each list.
+fn linux(status: &LinuxStatus, all: bool) -> Table {
     let left_out: Vec<String> =
         status.left_out.iter().map(|(why, n)| format!("{n} {}", why.replace('_', " "))).collect();
-    let mut linux_only: Vec<String> = status
-        .linux_only_routes
-        .iter()
-        .take(MOST_LINES)
-        .map(|route| format!("{}: {}", route.prefix, route.why))
-        .collect();
-    match status.linux_only.saturating_sub(linux_only.len() as u64) {
-        0 if linux_only.is_empty() => linux_only.push("none".to_owned()),
-        0 => {}
-        more => linux_only.push(format!("and {more} more")),
-    }
+    let most = if all { usize::MAX } else { MOST_LINES };
+    let of_linux = status.linux_only_routes.iter().map(|route| format!("{}: {}", route.prefix, route.why));
+    let of_linux = lines(of_linux, most, status.linux_only);
+    let named = status.left_out_routes.iter();
+    let named =
+        named.map(|route| format!("{} table {} by {}: {}", route.prefix, route.table, route.protocol, route.why));
+    let named = lines(named, most, status.left_out_routes.len() as u64);
     let helper = match status.helper_deaths {
         0 => status.helper.to_string(),
         deaths => format!("{}; died {deaths} times", status.helper),
@@ -246,7 +255,8 @@ fn linux(status: &LinuxStatus) -> Table {
         ("changes of routes", status.changes.to_string()),
         ("routes refused", status.refused.to_string()),
         ("routes left out", if left_out.is_empty() { "none".to_owned() } else { left_out.join(", ") }),
-        ("routes of Linux alone", linux_only.join("\n")),
+        ("such as", named),
+        ("routes of Linux alone", of_linux),
         ("policy rules", if status.rules.is_empty() { "none".to_owned() } else { status.rules.join("\n") }),
         ("times notifications were lost", status.overruns.to_string()),
         ("times read again", format!("{}, the last one in {:.3} s", status.resyncs, status.resync_seconds)),

@@ -202,6 +202,9 @@ objects! {
         pub refused: u64,
         /// How often a route was left out, by reason.
         pub left_out: BTreeMap<String, u64>,
+        /// Some of the routes that are left out: the first of each reason, 100 at most.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub left_out_routes: Vec<LeftOutRoute>,
         /// Routes by which Linux alone can forward.
         pub linux_only: u64,
         /// The first hundred of these.
@@ -239,6 +242,18 @@ objects! {
         /// Linux's metric.
         pub metric: u32,
         /// What the router cannot do.
+        pub why: String,
+    }
+
+    /// A route of Linux that is left out.
+    pub struct LeftOutRoute {
+        /// Its destinations.
+        pub prefix: Prefix,
+        /// Its table in Linux, by name or number.
+        pub table: String,
+        /// Who made it, by name or number, such as `bgp` or `kernel`.
+        pub protocol: String,
+        /// Why it is left out.
         pub why: String,
     }
 

@@ -4,6 +4,7 @@
 use crate::audit::Audit;
 use crate::dump::Seen;
 use crate::feed::Feed;
+use crate::left_out::Named;
 use crate::limit::Limit;
 use crate::multicast::Multicast;
 use crate::proxies::Proxies;
@@ -91,6 +92,8 @@ pub struct Follower {
     pub(crate) complained: bool,
     /// Routes that there is no room for.
     pub(crate) limit: Limit,
+    /// Some of the routes that are left out.
+    pub(crate) named_left_out: Named,
     /// The routes that Linux alone can forward by.
     pub(crate) linux_only: BTreeMap<RouteId, LinuxOnly>,
     /// Whether a route has an MTU.
@@ -146,6 +149,7 @@ impl Follower {
             version: 0,
             complained: false,
             limit: Limit::default(),
+            named_left_out: Named::default(),
             linux_only: BTreeMap::new(),
             has_mtus: false,
             exceptions: BTreeMap::new(),
@@ -329,6 +333,7 @@ impl Follower {
                 if is_of_routes && !audit {
                     self.limit.since_dump = false;
                     self.limit.refused.dump_begins();
+                    self.named_left_out.clear();
                 }
                 if id == FeedId::Kernel && !audit {
                     // The dump names those there are.

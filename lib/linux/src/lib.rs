@@ -27,6 +27,7 @@
 //! | `translate.rs` | Linux's routes translated for the table |
 //! | `rules.rs` | policy rules |
 //! | `exceptions.rs` | what Linux alone can forward, and packets that need a closer look |
+//! | `left_out.rs` | routes that are left out, to name some |
 //! | `dump.rs` | a dump compared with what is there: only what differs changes |
 //! | `merge.rs` | a dump and the RIB side by side, in order |
 //! | `audit.rs` | Linux, RIB and lookup structures compared |
@@ -47,6 +48,7 @@ mod dump;
 mod exceptions;
 mod feed;
 mod follower;
+mod left_out;
 mod limit;
 mod links;
 mod merge;
@@ -65,6 +67,7 @@ mod types;
 
 pub use audit::{AuditReport, Difference, DifferenceKind};
 pub use follower::Follower;
+pub use left_out::LeftOut;
 pub use status::{State, Status};
 pub use translate::Skip;
 pub use twins::missing_link_local;

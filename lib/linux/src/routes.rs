@@ -108,6 +108,7 @@ impl Follower {
     /// A route that is not followed may have replaced one that was.
     fn left_out(&mut self, id: FeedId, dumped: bool, linux: &LinuxRoute, skip: Skip, table: &mut dyn Table) {
         self.skip(skip);
+        self.named_left_out.is_there(linux, skip);
         // The kernel reports a replacement by a notification. zebra's changes are part of its dump.
         let in_dump = dumped && id == FeedId::Kernel;
         if let (Ok(key), false) = (self.policy.key(linux), in_dump || linux.appended)
@@ -168,6 +169,7 @@ impl Follower {
 
     pub(crate) fn route_is_gone(&mut self, id: FeedId, linux: &LinuxRoute, table: &mut dyn Table) {
         let prefix = linux.prefix;
+        self.named_left_out.is_gone(linux);
         let key = match self.policy.key(linux) {
             Ok(key) => key,
             Err(skip) => return self.skip(skip),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Numbers to show.
 
-use crate::{Follower, Skip};
+use crate::{Follower, LeftOut, Skip};
 use perigee_net::{LinuxOnly, Prefix};
 use std::collections::BTreeMap;
 
@@ -107,6 +107,11 @@ impl Follower {
     /// The routes that Linux alone can forward by: prefix, metric and reason.
     pub fn linux_only(&self) -> impl Iterator<Item = (Prefix, u32, LinuxOnly)> {
         self.linux_only.iter().map(|((prefix, key), why)| (*prefix, key.metric, *why))
+    }
+
+    /// Some of the routes that are left out, in the order of the reasons.
+    pub fn left_out_routes(&self) -> impl Iterator<Item = (LeftOut, Skip)> {
+        self.named_left_out.iter()
     }
 
     /// How many dumps have been compared; a resync is done when this reaches the number that [`Follower::resync`] returned.

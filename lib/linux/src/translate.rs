@@ -46,6 +46,16 @@ impl Skip {
             Skip::LinkLocal => "link_local",
         }
     }
+
+    /// What it says of a route.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            Skip::Table => "its table is not followed: see `tables` in [linux]",
+            Skip::Protocol => "its protocol is not followed: see `protocols` and `ignore_protocols` in [linux]",
+            Skip::Kind => "it is for groups, broadcasts, loopback, or an address that the router knows anyway",
+            Skip::LinkLocal => "it is link-local, or for IPv6 groups: no packet is forwarded by it",
+        }
+    }
 }
 
 /// Which routes are followed.

@@ -3,7 +3,7 @@
 
 use crate::world::*;
 use perigee_config::{Feed, Linux};
-use perigee_linux::{FeedId, Report, Setup, Skip};
+use perigee_linux::{FeedId, LeftOut, Report, Setup, Skip};
 use perigee_net::{InterfaceId, LinuxOnly, Member, Multipath, RouteTarget};
 use perigee_netlink::message::{Hop, Hops, Link, Message, NextHopTo, Route, RouteKind, Vlan};
 
@@ -103,6 +103,33 @@ fn what_is_left_out_is_counted_by_its_reason() {
     }
     world.settle();
     assert_eq!(world.routes().len(), 3);
+}
+
+/// "78 kind, 48 link local" could not be asked which ones.
+#[test]
+fn routes_that_are_left_out_are_named() {
+    let mut world = World::new();
+    let other = |text: &str| Route { table: 100, protocol: 186, ..route(text, 0, &[via(A, "10.0.1.2")]) };
+    let named = |world: &World| -> Vec<String> {
+        let name = |(route, why): (LeftOut, Skip)| {
+            format!("{} table {} by {}: {}", route.prefix, route.table, route.protocol, why.name())
+        };
+        world.follower.left_out_routes().map(name).collect()
+    };
+    world.kernel.add(other("10.9.0.0/16"));
+    world.kernel.add(route("fe80::/64", 0, &[via(A, "2001:db8:1::2")]));
+    world.settle();
+    let by = format!("fe80::/64 table 254 by {}: link_local", route("fe80::/64", 0, &[]).protocol);
+    assert_eq!(named(&world), ["10.9.0.0/16 table 100 by 186: table", &by]);
+    world.kernel.delete(&other("10.9.0.0/16"));
+    world.settle();
+    assert_eq!(named(&world), [by]);
+    // However many there are, some are named, and another dump names them again.
+    for n in 0..200 {
+        world.kernel.add(other(&format!("10.9.{n}.0/24")));
+    }
+    world.settle();
+    assert_eq!(named(&world).len(), 26);
 }
 
 #[test]

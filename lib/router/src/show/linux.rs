@@ -3,9 +3,10 @@
 
 use super::{View, states};
 use perigee_api::Answers;
-use perigee_api::answers::{LinuxOnlyRoute, LinuxStatus};
+use perigee_api::answers::{LeftOutRoute, LinuxOnlyRoute, LinuxStatus};
 use perigee_api::queries::ShowLinux;
-use perigee_config::table_name;
+use perigee_config::{protocol_name, table_name};
+use perigee_linux::{LeftOut, Skip};
 use perigee_net::{LinuxOnly, Prefix, RouteSource};
 
 /// Routes that Linux alone can forward by, of those that are listed.
@@ -31,6 +32,7 @@ impl Answers<ShowLinux> for View<'_> {
             changes: status.changes,
             refused: status.refused,
             left_out: status.left_out.iter().map(|(skip, n)| (skip.name().to_owned(), *n)).collect(),
+            left_out_routes: self.linux.follower.left_out_routes().map(left_out_route).collect(),
             linux_only: status.linux_only,
             linux_only_routes: self.linux.follower.linux_only().take(LISTED).map(linux_only_route).collect(),
             rules: status.rules,
@@ -50,4 +52,13 @@ impl Answers<ShowLinux> for View<'_> {
 
 fn linux_only_route((prefix, metric, why): (Prefix, u32, LinuxOnly)) -> LinuxOnlyRoute {
     LinuxOnlyRoute { prefix, metric, why: why.explanation().to_owned() }
+}
+
+fn left_out_route((route, why): (LeftOut, Skip)) -> LeftOutRoute {
+    LeftOutRoute {
+        prefix: route.prefix,
+        table: table_name(route.table),
+        protocol: protocol_name(route.protocol),
+        why: why.explanation().to_owned(),
+    }
 }
