@@ -407,7 +407,7 @@ fn mistakes_are_described(world: &World) {
     cable(world, "here", "there");
     let refused = |words: &[&str], part: &str| drop(run(&mut command(words)).refused(part));
     refused(&["nothing"], "nothing cannot be used: there is no interface `nothing`");
-    refused(&["here", "--to", "here"], "frames come back on the device that sends them without it");
+    refused(&["here", "--to", "here"], "found --to here, which is the device that sends, expected another one");
     refused(&["here", "--rate", "10%"], "needs the port's line rate");
     refused(&["here", "--sizes", "64", "--family", "ipv6"], "84");
     refused(&["here", "--sizes", "9000"], "here has an MTU of 1500 bytes, and frames of 9000 need 8982");

@@ -115,7 +115,8 @@ pub fn generate(args: &GenArgs) -> Result<ExitCode> {
     ensure!(args.late >= 0.0 && args.late.is_finite(), "--late {}: expected microseconds, 0 or more", args.late);
     ensure!(
         args.to.as_ref() != Some(&args.device),
-        "--to {}: frames come back on the device that sends them without it",
+        "found --to {0}, which is the device that sends, expected another one that frames arrive on: what comes back to {0} is not \
+         counted; leave --to out to send only",
         args.device
     );
     // Before anything is sent.

@@ -400,6 +400,12 @@ impl Pacer {
         }
     }
 
+    /// There are no more frames: departures after the last one are none. `unsent`: what had been given up when that was sent.
+    pub fn out_of_frames(&mut self, unsent: u64) {
+        self.unsent = self.unsent.min(unsent);
+        (self.drawn, self.left) = (0, 0);
+    }
+
     /// Ends the trial at `now` (ns): what is due and not sent is unsent; what is not yet due stays pending.
     pub fn finish(&mut self, now: u64) -> Account {
         self.now = self.now.max(now);

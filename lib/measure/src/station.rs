@@ -101,6 +101,8 @@ pub struct Stream {
     last: u64,
     /// Times that frames were due and the pool had no buffer for them.
     no_buffers: u64,
+    /// Departures that had been given up when the last frame was sent.
+    given_up: u64,
     /// The departures before the trial's own, and the mark of their stamps: these frames do not count.
     ramp: Option<(VecDeque<Pacer>, u16)>,
     /// Frames of the ramp that were sent.
@@ -141,6 +143,7 @@ impl Stream {
             first: None,
             last: 0,
             no_buffers: 0,
+            given_up: 0,
             ramp: None,
             climbed: 0,
             ahead: None,
@@ -242,8 +245,9 @@ impl Stream {
         if self.batch.live().is_empty() {
             self.batch.refill();
             let lengths = self.frames.lengths(due.frames);
-            // A capture has an end.
+            // A capture has an end, and departures behind it are nobody's loss.
             if lengths.is_empty() {
+                self.pacer.out_of_frames(self.given_up);
                 return false;
             }
             if pool.fill(&mut self.batch, lengths) == 0 {
@@ -257,6 +261,7 @@ impl Stream {
         let sent = queue.send(&mut self.batch, due.frames);
         if sent > 0 {
             self.pacer.sent(now, sent);
+            self.given_up = self.pacer.account().unsent;
             let gone = before - self.batch.live();
             self.bytes += gone.iter().map(|slot| self.batch.length(slot) as u64 + FCS).sum::<u64>();
             self.first.get_or_insert(now);

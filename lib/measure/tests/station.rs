@@ -280,6 +280,23 @@ fn neighbors_are_answered_during_a_trial() {
     assert_eq!(bed.pool.in_use(), 0);
 }
 
+/// Of a capture of four frames "15 could not be sent in time": departures after its end counted.
+#[test]
+fn what_is_due_after_the_end_of_a_capture_is_not_unsent() {
+    // As many are due at once as the capture has, or one after the other.
+    for tick in [15_000, 500] {
+        let replay = Replay::new(capture(4, 0), &Playback { speed: None, loops: 1, pad: false }).unwrap();
+        let bed = Bed::new(64, tick);
+        let cable = HeapQueue::new(bed.pool, 0, 64);
+        let mut end = bed.end(cable.clone(), HeapQueue::new(bed.pool, 0, 1));
+        let pacer = Pacer::new(Pattern::Constant { rate: 1e6 }, 0, Limit::default(), SECOND);
+        end.stream = Some(Stream::new(Box::new(replay), bed.pool, pacer, RUN));
+        let (mut finished, ..) = bed.run(vec![end], &Course::new(1, 0));
+        let account = finished.sent[0].take().unwrap().account;
+        assert_eq!((account.sent, account.unsent, account.intended), (4, 0, Some(4)), "{tick}");
+    }
+}
+
 /// A capture of `frames` frames of 64 bytes, `gap` us apart.
 fn capture(frames: u32, gap: u32) -> Capture {
     let mut file: Vec<u8> =
