@@ -286,3 +286,141 @@ impl Ports {
         close_together(twins.map(PortTwin::into_inner).collect());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perigee_netlink::message::{Link as Report, Message};
+    use perigee_netlink::{SourceCounters, Update};
+    use perigee_packet::batch::heap::HeapPool;
+    use perigee_packet::{Link, PortStats};
+    use std::sync::Mutex;
+
+    /// A port of this number and driver, which notes what is asked of it.
+    struct Noting(u16, &'static str, Mutex<Vec<bool>>);
+
+    impl Port for Noting {
+        fn info(&self) -> PortInfo {
+            PortInfo {
+                port: self.0,
+                device: format!("eth{}", self.0),
+                driver: self.1.to_owned(),
+                mac: MacAddr([2, 0, 0, 0, 0, self.0 as u8]),
+                mtu: 1400,
+                receive_queues: 1,
+                transmit_queues: 1,
+                numa_node: None,
+                offloads: vec![],
+                notes: vec![],
+            }
+        }
+        fn link(&self) -> Link {
+            Link { up: true, speed: None, full_duplex: true }
+        }
+        fn stats(&self) -> PortStats {
+            PortStats::default()
+        }
+        fn set_promiscuous(&self, on: bool) -> Result<(), String> {
+            self.2.lock().unwrap().push(on);
+            Ok(())
+        }
+        fn set_mtu(&self, _: u16) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    /// Reports of Linux that came before, and nothing later.
+    struct Reports(Vec<Update>);
+
+    impl Source for Reports {
+        fn next(&mut self) -> Option<Update> {
+            (!self.0.is_empty()).then(|| self.0.remove(0))
+        }
+        fn dump(&mut self) {}
+        fn counters(&self) -> SourceCounters {
+            SourceCounters::default()
+        }
+    }
+
+    /// As many losses of every link as its number says, more with each look.
+    struct Growing(Mutex<u64>);
+
+    impl LinkStatistics for Growing {
+        fn losses(&self, index: u32) -> Option<LinkLosses> {
+            let mut looks = self.0.lock().unwrap();
+            *looks += 1;
+            let n = *looks * u64::from(index);
+            Some(LinkLosses { receive_dropped: n, receive_missed: n, ..LinkLosses::default() })
+        }
+    }
+
+    /// Ports on eth0 and eth1, the second by an XDP program and promiscuous, with these reports on the links.
+    fn ports(reports: Vec<Message>) -> (Ports, [Arc<Noting>; 2]) {
+        let text = "[router]\ncores = [0]\n[port.a]\ninterface = \"eth0\"\n[port.b]\ninterface = \"eth1\"\npromiscuous = true\n";
+        let machine = perigee_config::Machine { cores: vec![0], ..Default::default() };
+        let config = Config::parse_on("test.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
+        let noting =
+            [(0, "net_af_packet"), (1, "xdp")].map(|(n, driver)| Arc::new(Noting(n, driver, Mutex::default())));
+        let pool: Arc<dyn Pool> = Arc::new(HeapPool::leak(1));
+        let open =
+            noting.iter().map(|port| RouterPort { port: port.clone(), pool: pool.clone(), twin: None }).collect();
+        let reports = Box::new(Reports(vec![Update::Notifications(reports)]));
+        let below = Below { reports, statistics: Box::new(Growing(Mutex::default())) };
+        (Ports::new(&config, open, SlowQueues::default(), Some(below)), noting)
+    }
+
+    fn link(index: u32, name: &str) -> Message {
+        // Its port's, as a driver sets it.
+        let mac = Some(MacAddr([2, 0, 0, 0, 0, u8::from(name == "eth1")]));
+        Message::Link(Report { index, name: name.into(), up: true, carrier: true, mtu: 1500, mac, ..Report::default() })
+    }
+
+    #[test]
+    fn a_port_takes_all_frames_while_that_is_wanted_and_is_asked_once() {
+        let (mut ports, [a, b]) = ports(vec![]);
+        for numbers in [[].into(), [0].into(), [0, 1].into(), BTreeSet::new()] {
+            ports.take_all_frames(&numbers);
+        }
+        assert_eq!(*a.2.lock().unwrap(), [true, false]);
+        assert!(b.2.lock().unwrap().is_empty(), "it takes them all by its configuration");
+    }
+
+    #[test]
+    fn ports_are_found_by_place_and_by_number() {
+        let (mut ports, _) = ports(vec![]);
+        let names: Vec<_> = ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!((names, ports.infos().len()), (vec!["a", "b"], 2));
+        assert_eq!((ports.get(1).map(|p| p.info.port), ports.get(2).is_none()), (Some(1), true));
+        assert_eq!(
+            (ports.by_number(1).map(|p| p.name.clone()), ports.by_number(2).is_none()),
+            (Some("b".to_owned()), true)
+        );
+        assert_eq!((ports.name_of(0), ports.name_of(7)), ("a".to_owned(), "7".to_owned()));
+        assert!(!ports.give_to_twin(0, &[0; 60]) && ports.read_twin(0, &mut [0; 60]).is_none(), "there is no twin");
+        assert_eq!(ports.descriptors().count(), 0);
+    }
+
+    #[test]
+    fn the_socket_of_an_xdp_program_counts_what_the_driver_counts_as_dropped() {
+        let (mut ports, _) = ports(vec![link(3, "eth0"), link(5, "eth1")]);
+        assert!(!ports.follow_underlay(), "both have a carrier, as before");
+        (0..2).for_each(|_| ports.look_at_losses(None));
+        let losses = |ports: &Ports| -> Vec<(u64, u64)> {
+            ports.iter().filter_map(OpenPort::losses).map(|l| (l.receive_dropped, l.receive_missed)).collect()
+        };
+        // Looks 1 and 3 are the first port's: from 3 to 9. The other's go from 10 to 20.
+        assert_eq!(losses(&ports), [(6, 6), (0, 10)]);
+    }
+
+    #[test]
+    fn an_interface_that_was_made_again_is_prepared_again() {
+        let again = vec![link(3, "eth0"), link(5, "eth1"), Message::LinkGone(3), link(7, "eth0"), link(8, "eth1")];
+        let (mut ports, _) = ports(again);
+        ports.follow_underlay();
+        let prepared = ports.take_unprepared();
+        let [first, second] = &prepared[..] else { panic!("{prepared:?}") };
+        assert_eq!((first.name.as_str(), first.mtu, first.other_mac.is_some()), ("eth0", Some(1400), true));
+        assert_eq!((second.name.as_str(), second.other_mac), ("eth1", None), "the kernel does not hear what it hears");
+        assert!(ports.take_unprepared().is_empty());
+    }
+}

@@ -23,6 +23,7 @@ use perigee_router::{
     ScriptControl, ScriptSource, Sender, Settings, Shared, SlowParts, SlowThread, WorkerEnd, Workers, wire,
 };
 use perigee_worker::{Clock, Idle, Stop, Worker, WorkerParts, native, punt_rings};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,13 +180,12 @@ pub struct Queues {
     pub transmit: usize,
 }
 
-/// A twin that is not a TAP: its frames go nowhere, and none come.
-fn twin(info: &PortInfo) -> (Twin, TwinStatus) {
-    let (here, there) = std::os::unix::net::UnixDatagram::pair().unwrap();
+/// A twin that is not a TAP, and the end that is Linux's.
+fn twin(info: &PortInfo) -> ((Twin, TwinStatus), UnixDatagram) {
+    let (here, there) = UnixDatagram::pair().unwrap();
     there.set_nonblocking(true).unwrap();
-    std::mem::forget(there); // Its end would be an error at ours.
     let status = TwinStatus { name: info.device.clone(), namespace: None, index: 10 + u32::from(info.port) };
-    (Twin::new(here.into()).unwrap(), status)
+    ((Twin::new(here.into()).unwrap(), status), there)
 }
 
 /// The router under test, and what lies on its wires.
@@ -207,6 +207,8 @@ pub struct Bed {
     pub now: Arc<AtomicU64>,
     /// Ends the slow path's thread.
     pub stop: Stop,
+    /// Linux's ends of the twins, by port, if there are any.
+    pub linux: Vec<UnixDatagram>,
 }
 
 /// MAC address of a port.
@@ -334,10 +336,13 @@ impl Bed {
             assistants.add(AssistantParts { punts, outputs, pools, tables, bell, owner, clock, stop })
         };
         let assistant_threads = queues.map(add).collect();
+        let twins = infos.iter().filter(|_| feeds.netlink.is_some()).map(twin);
+        let (twins, linux): (Vec<_>, Vec<_>) = twins.unzip();
+        let mut twins = twins.into_iter();
         let port = |info: &PortInfo| RouterPort {
             port: Arc::new(HeapPort(info.clone())),
             pool: shared_pool.clone(),
-            twin: feeds.netlink.is_some().then(|| twin(info)),
+            twin: twins.next(),
         };
         let stop = Stop::default();
         let parts = SlowParts {
@@ -376,6 +381,7 @@ impl Bed {
             notes: wiring.notes,
             now,
             stop,
+            linux,
         }
     }
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+//! Frames between a router and Linux, through twins whose other ends the tests have.
+
+mod common;
+
+use common::*;
+use perigee_api::answers::{DropKind, TwinEntry};
+use perigee_api::queries::{ShowDrops, ShowPorts};
+use perigee_netlink::message::{Address, Link, Message};
+use perigee_netlink::{Source, SourceCounters, Update};
+use perigee_router::{LinuxFeeds, Lookups};
+use std::collections::VecDeque;
+
+/// A kernel that reports the twins and their addresses, and nothing else.
+struct Quiet(VecDeque<Update>);
+
+impl Source for Quiet {
+    fn next(&mut self) -> Option<Update> {
+        self.0.pop_front()
+    }
+    fn dump(&mut self) {
+        let link = |(index, name): (u32, &str)| {
+            Message::Link(Link { index, name: name.into(), up: true, carrier: true, mtu: 1500, ..Link::default() })
+        };
+        let address = |(index, address): (u32, &str)| Message::Address(Address::new(index, address.parse().unwrap()));
+        let links = [(10, "a"), (11, "b")].map(link);
+        let all = links.into_iter().chain([(10, "10.0.1.1/24"), (11, "10.0.2.1/24")].map(address)).collect();
+        self.0.extend([Update::DumpBegins, Update::Dumped(all), Update::DumpEnds { complete: true }]);
+    }
+    fn counters(&self) -> SourceCounters {
+        SourceCounters::default()
+    }
+}
+
+/// A router with twins that has read what Linux has, with these lines in its configuration.
+fn start(folder: &tempfile::TempDir, lines: &str) -> Bed {
+    let text = TWO_PORTS.replace("twin = false\n", "") + lines;
+    let mut kernel = Quiet(VecDeque::new());
+    kernel.dump();
+    let feeds = LinuxFeeds { netlink: Some(Box::new(kernel)), ..LinuxFeeds::default() };
+    let mut bed = Bed::beside_linux(&text, &folder.path().join("a.toml"), ONE_EACH, Lookups::default(), feeds);
+    bed.settle();
+    (0..2).for_each(|port| drop(bed.sent(port)));
+    (0..2).for_each(|port| drop(received(&bed, port)));
+    bed
+}
+
+/// What Linux has received through a port's twin.
+fn received(bed: &Bed, port: usize) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 2000];
+    let next = || {
+        let length = bed.linux[port].recv(&mut buffer).ok()?;
+        Some(buffer[..length].to_vec())
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn twin(bed: &mut Bed, port: usize) -> TwinEntry {
+    ask(bed, ShowPorts {}).unwrap().remove(port).twin.expect("a twin")
+}
+
+fn dropped(bed: &mut Bed, reason: &str) -> u64 {
+    let drops = ask(bed, ShowDrops {}).unwrap();
+    let drops = drops.iter().filter(|d| d.module == "slowpath" && d.reason == reason && d.kind == DropKind::Drop);
+    drops.map(|drop| drop.packets).sum()
+}
+
+#[test]
+fn what_linux_sends_leaves_on_the_twins_port_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = start(&folder, "");
+    for port in [0, 1] {
+        let before = twin(&mut bed, port).from_linux;
+        let frames: Vec<Vec<u8>> = (0..100).map(|n| udp("192.0.2.9", 64, n)).collect();
+        frames.iter().for_each(|frame| assert!(bed.linux[port].send(frame).is_ok()));
+        bed.settle();
+        assert_eq!(bed.sent(port), frames);
+        assert!(bed.sent(1 - port).is_empty());
+        assert_eq!(twin(&mut bed, port).from_linux - before, 100);
+    }
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn what_is_for_the_router_goes_to_linux_as_it_came() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = start(&folder, "");
+    let before = twin(&mut bed, 0).to_linux;
+    let frame = udp("10.0.1.1", 64, 7);
+    assert!(bed.receive[0][0].inject(&frame));
+    bed.settle();
+    assert_eq!((received(&bed, 0), received(&bed, 1)), (vec![frame.clone()], vec![]));
+    assert_eq!(twin(&mut bed, 0).to_linux - before, 1);
+    // As a device's filters would give it to the slow path.
+    assert!(bed.steered[0].inject(&frame));
+    bed.settle();
+    assert_eq!(received(&bed, 0), [frame]);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn what_linux_may_not_send_is_dropped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let filter = "[[filter]]\nfrom = \"linux\"\ndst = \"192.0.2.0/24\"\naction = \"drop\"\n";
+    let mut bed = start(&folder, filter);
+    let (denied, admitted) = (udp("192.0.2.9", 64, 7), udp("198.51.100.9", 64, 7));
+    for frame in [&denied, &admitted, &denied] {
+        assert!(bed.linux[0].send(frame).is_ok());
+    }
+    bed.settle();
+    assert_eq!((bed.sent(0), dropped(&mut bed, "denied_linux")), (vec![admitted], 2));
+    // It is about what Linux sends, and nothing else.
+    assert_eq!(dropped(&mut bed, "denied"), 0);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn what_ports_may_not_receive_is_dropped_in_a_steered_queue_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let filter = "[[filter]]\ndport = \"9\"\nproto = \"udp\"\naction = \"drop\"\n";
+    let mut bed = start(&folder, filter);
+    assert!(bed.steered[0].inject(&udp("10.0.1.1", 64, 7)));
+    bed.settle();
+    assert_eq!((received(&bed, 0), dropped(&mut bed, "denied")), (vec![], 1));
+    // Of a VLAN that nobody has configured.
+    let before = dropped(&mut bed, "unknown_interface");
+    let mut tagged = udp("10.0.1.1", 64, 7);
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    tagged[40..42].copy_from_slice(&10_u16.to_be_bytes());
+    assert!(bed.steered[0].inject(&tagged));
+    bed.settle();
+    assert_eq!((received(&bed, 0), dropped(&mut bed, "unknown_interface") - before), (vec![], 1));
+    assert_eq!(bed.end(), 0);
+}
