@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show`: tables for people, JSON for programs.
 //!
-//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below; those of ports are in `show/ports.rs`.
+//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below; those of ports are in `show/ports.rs`
+//! and `show/rates.rs`.
 
 mod ports;
+mod rates;
 mod time;
 
 use crate::client::RouterArg;
@@ -26,6 +28,7 @@ use perigee_api::queries::{
     ShowWorkers,
 };
 use perigee_net::Prefix;
+use serde::Serialize;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -53,6 +56,9 @@ pub struct ShowArgs {
     /// `show modules`: what they take now, from the bursts that are timed in so many seconds
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     time: Option<f64>,
+    /// `show ports`: packets and bits per second, from what they count in so many seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
+    rate: Option<f64>,
     #[command(flatten)]
     router: RouterArg,
 }
@@ -104,10 +110,17 @@ enum What {
 /// Asks, and prints the answer.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     ensure!(args.time.is_none() || args.what == What::Modules, "--time: `perigee show modules` has it");
+    ensure!(args.rate.is_none() || args.what == What::Ports, "--rate: `perigee show ports` has it");
     ensure!(args.address.is_none() || args.what == What::Routes, "an address: `perigee show routes ADDRESS` has it");
     let asked = Asked { client: connect(&args.router)?, json: args.json };
     match args.what {
-        What::Ports => asked.table(&ShowPorts {}, |list| ports::table(list)),
+        What::Ports => match args.rate {
+            Some(seconds) => {
+                let (before, after, took) = asked.twice(&ShowPorts {}, seconds)?;
+                asked.found(&rates::between(&before, &after, took), rates::table)
+            }
+            None => asked.table(&ShowPorts {}, |list| ports::table(list)),
+        },
         What::Workers => asked.table(&ShowWorkers {}, |list| workers(list)),
         What::Modules if args.time.is_some() => asked.times(args.time.unwrap_or(1.0), args.all),
         What::Modules => asked.table(&ShowModules {}, |list| modules(list, args.all)),
@@ -148,13 +161,22 @@ impl Asked {
 
     /// What modules take in so many seconds.
     fn times(&self, seconds: f64, all: bool) -> Result<ExitCode> {
-        let (begun, before) = (Instant::now(), self.client.ask(&ShowModules {})?);
+        let (before, after, took) = self.twice(&ShowModules {}, seconds)?;
+        self.found(&time::between(&before, &after, took), |found| time::table(found, all))
+    }
+
+    /// Two answers, and the seconds between them.
+    fn twice<Q: Query>(&self, query: &Q, seconds: f64) -> Result<(Q::Answer, Q::Answer, f64)> {
+        let (begun, before) = (Instant::now(), self.client.ask(query)?);
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        let (after, took) = (self.client.ask(&ShowModules {})?, begun.elapsed().as_secs_f64());
-        let found = time::between(&before, &after, took);
+        Ok((before, self.client.ask(query)?, begun.elapsed().as_secs_f64()))
+    }
+
+    /// What two answers have shown.
+    fn found<T: Serialize>(&self, found: &[T], table: impl FnOnce(&[T]) -> Table) -> Result<ExitCode> {
         match self.json {
-            true => print(&format!("{}\n", serde_json::to_string_pretty(&found)?)),
-            false => print(&format!("{}\n", time::table(&found, all).trim_fmt())),
+            true => print(&format!("{}\n", serde_json::to_string_pretty(found)?)),
+            false => print(&format!("{}\n", table(found).trim_fmt())),
         }
     }
 

@@ -21,11 +21,6 @@ pub fn table(list: &[PortStatus]) -> Table {
             format!("{} to Linux, {} back{lost}", twin.to_linux, twin.from_linux)
         }))
     };
-    let not_sent = |port: &PortStatus| {
-        let (c, by_linux) = (&port.counters, kernel(port, |k| k.transmit_dropped + k.transmit_errors));
-        // Where an interface has no queue, Linux reports each frame that it drops to the sender, and both count it.
-        c.transmit_dropped + c.transmit_errors.max(by_linux)
-    };
     // The first interface is the port's own; the others are VLANs.
     let link = |port: &PortStatus| match port.interfaces.first() {
         _ if !port.link_up => "down",
@@ -40,13 +35,30 @@ pub fn table(list: &[PortStatus]) -> Table {
         .number("mtu", |p| p.interfaces.first().map_or(p.mtu, |interface| interface.mtu))
         .text("queues", |p| format!("{} in, {} out", p.receive_queues, p.transmit_queues))
         .number("received", |p| p.counters.receive_packets)
-        .number("missed", |p| p.counters.receive_missed + kernel(p, |k| k.receive_dropped))
-        .number("errors", |p| p.counters.receive_errors + kernel(p, |k| k.receive_errors))
+        .number("missed", missed)
+        .number("errors", damaged)
         .number("sent", |p| p.counters.transmit_packets)
         .number("not sent", not_sent)
         .text("addresses", addresses)
         .text("twin", twin)
         .table(list)
+}
+
+/// Frames that came in and that nobody had room for.
+pub fn missed(port: &PortStatus) -> u64 {
+    port.counters.receive_missed + kernel(port, |k| k.receive_dropped)
+}
+
+/// Frames that came in damaged or too long.
+pub fn damaged(port: &PortStatus) -> u64 {
+    port.counters.receive_errors + kernel(port, |k| k.receive_errors)
+}
+
+/// Frames that were to be sent and were not, at least.
+pub fn not_sent(port: &PortStatus) -> u64 {
+    let (c, by_linux) = (&port.counters, kernel(port, |k| k.transmit_dropped + k.transmit_errors));
+    // Where an interface has no queue, Linux reports each frame that it drops to the sender, and both count it.
+    c.transmit_dropped + c.transmit_errors.max(by_linux)
 }
 
 /// What Linux has lost under a port, if there is an interface of Linux's under it.
