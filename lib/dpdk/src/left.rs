@@ -28,25 +28,33 @@ fn machine(root: &Path) -> Option<(u64, String)> {
     Some(((kb("MemAvailable:")? + kb("SwapFree:").unwrap_or(0)) << 10, "the machine".to_owned()))
 }
 
+/// Where control groups are mounted. `ip netns exec` hides them behind a new /sys, and init still has them, for root.
+const MOUNTS: [&str; 2] = ["sys/fs/cgroup", "proc/1/root/sys/fs/cgroup"];
+
 /// What each control group with a limit leaves this process: those of version 2, or of version 1.
 fn control_groups(root: &Path) -> Vec<(u64, String)> {
+    MOUNTS.iter().map(|mount| mounted_at(root, mount)).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+fn mounted_at(root: &Path, mount: &str) -> Vec<(u64, String)> {
     let text = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let of_line = |line: &str| {
         let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, path) = (fields.next()?, fields.next()?.trim_start_matches('/').to_owned());
         match controllers {
-            "" => Some(("sys/fs/cgroup", path, ["memory.max", "memory.current", "inactive_file "])),
+            "" => Some(("", path, ["memory.max", "memory.current", "inactive_file "])),
             _ if controllers.split(',').any(|name| name == "memory") => {
                 let files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "];
-                Some(("sys/fs/cgroup/memory", path, files))
+                Some(("memory", path, files))
             }
             _ => None,
         }
     };
     let mut all = Vec::new();
-    for (mount, path, files) in text.lines().filter_map(of_line) {
+    for (hierarchy, path, files) in text.lines().filter_map(of_line) {
+        let top = Path::new(mount).join(hierarchy);
         // A limit may be that of any group around.
-        all.extend(Path::new(&path).ancestors().filter_map(|group| left(root, &Path::new(mount).join(group), files)));
+        all.extend(Path::new(&path).ancestors().filter_map(|group| left(root, &top.join(group), files)));
     }
     all
 }
@@ -120,5 +128,17 @@ mod tests {
         ];
         let sentence = too_much_of(machine_with(&first).path(), 40 * MB).unwrap();
         assert_eq!(sentence, "40 MB are needed, and the control group /sys/fs/cgroup/memory/x has 50 MB left");
+    }
+
+    /// In a namespace that was entered by `ip netns exec`, the limit was not known.
+    #[test]
+    fn control_groups_are_found_where_a_new_sys_hides_them() {
+        let hidden = [
+            ("proc/self/cgroup", "0::/a\n"),
+            ("proc/1/root/sys/fs/cgroup/a/memory.max", "104857600\n"),
+            ("proc/1/root/sys/fs/cgroup/a/memory.current", "52428800\n"),
+        ];
+        let sentence = too_much_of(machine_with(&hidden).path(), 40 * MB).unwrap();
+        assert!(sentence.ends_with("has 50 MB left"), "{sentence}");
     }
 }

@@ -22,6 +22,8 @@ const PER_LOADED: u64 = 320;
 /// Routes that are granted at a time, and refusals between two looks at a full memory.
 const STEP: usize = 1024;
 const IN_VAIN: u32 = 256;
+/// Where control groups are mounted. `ip netns exec` hides them behind a new /sys, and init still has them, for root.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/proc/1/root/sys/fs/cgroup"];
 
 /// The limit of routes.
 pub(crate) struct Room {
@@ -91,11 +93,17 @@ struct Group {
 impl Memory {
     fn open() -> Memory {
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        Memory {
-            machine: File::open("/proc/meminfo").ok(),
-            own: File::open("/proc/self/status").ok(),
-            groups: folders(&groups).iter().filter_map(|folder| Group::open(folder)).collect(),
+        let found = found_in(&MOUNTS.map(Path::new), &groups);
+        if found.is_empty()
+            && let Some(group) = of_memory(&groups)
+        {
+            tracing::info!(
+                "how much memory the control group {group} may have is not known, as {} shows no control groups here: routes are limited \
+                 by the machine's memory and by `max_routes`",
+                MOUNTS[0]
+            );
         }
+        Memory { machine: File::open("/proc/meminfo").ok(), own: File::open("/proc/self/status").ok(), groups: found }
     }
 
     /// Bytes that the process can still have; `None`: nothing is known.
@@ -137,21 +145,41 @@ impl Group {
     }
 }
 
+/// The limits that a process has by its control groups, from the first of `mounts` that shows any.
+fn found_in(mounts: &[&Path], groups: &str) -> Vec<Group> {
+    let open = |mount: &&Path| -> Vec<Group> {
+        folders(mount, groups).iter().filter_map(|folder| Group::open(folder)).collect()
+    };
+    mounts.iter().map(open).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// The control group, but for the root of all, by which a process may have a limit of memory.
+fn of_memory(groups: &str) -> Option<&str> {
+    let fields = groups.lines().filter_map(|line| line.splitn(3, ':').skip(1).collect::<Vec<_>>().try_into().ok());
+    let named = fields.filter(|[controllers, _]: &[&str; 2]| has_memory(controllers)).map(|[_, path]| path);
+    named.into_iter().find(|path| !matches!(*path, "" | "/"))
+}
+
+/// Whether a hierarchy, by its controllers, is one for memory: that of version 2 has no names.
+fn has_memory(controllers: &str) -> bool {
+    controllers.is_empty() || controllers.split(',').any(|one| one == "memory")
+}
+
 /// The folders of the control groups that a process is in, by its `/proc/self/cgroup`: of each hierarchy for memory the group itself
 /// and those around it.
-fn folders(groups: &str) -> Vec<PathBuf> {
+fn folders(mount: &Path, groups: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let base = match controllers {
-            "" => "/sys/fs/cgroup",
-            _ if controllers.split(',').any(|one| one == "memory") => "/sys/fs/cgroup/memory",
+            "" => mount.to_owned(),
+            _ if has_memory(controllers) => mount.join("memory"),
             _ => continue,
         };
         // In a container the group may be the root of what is mounted.
         let inside = Path::new(path.trim_start_matches('/'));
-        folders.extend(inside.ancestors().map(|ancestor| Path::new(base).join(ancestor)));
+        folders.extend(inside.ancestors().map(|ancestor| base.join(ancestor)));
     }
     folders
 }
@@ -199,9 +227,25 @@ mod tests {
 
     #[test]
     fn groups_of_both_versions_are_looked_for_up_to_the_root() {
-        let found = folders("4:cpu,memory:/a/b\n3:cpuset:/x\n0::/c\n");
-        let expected = ["memory/a/b", "memory/a", "memory", "c", ""].map(|path| Path::new("/sys/fs/cgroup").join(path));
+        let found = folders(Path::new("/groups"), "4:cpu,memory:/a/b\n3:cpuset:/x\n0::/c\n");
+        let expected = ["memory/a/b", "memory/a", "memory", "c", ""].map(|path| Path::new("/groups").join(path));
         assert_eq!(found, expected);
+    }
+
+    /// In a namespace that was entered by `ip netns exec`, a router took all memory of its control group, and the kernel ended it.
+    #[test]
+    fn control_groups_are_found_where_a_new_sys_hides_them() {
+        let (hidden, shown) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(shown.path().join("a")).unwrap();
+        let _ = group(&shown.path().join("a"), "1000", "400", "");
+        let groups = "3:cpuset:/x\n0::/a\n";
+        let found = found_in(&[hidden.path(), shown.path()], groups);
+        assert_eq!(found.iter().filter_map(Group::left).collect::<Vec<_>>(), [600]);
+        assert!(found_in(&[hidden.path()], groups).is_empty());
+        // Where none is found, that is said, unless the process is in none.
+        assert_eq!(of_memory(groups), Some("/a"));
+        assert_eq!(of_memory("4:cpu,memory:/a/b\n0::/\n"), Some("/a/b"));
+        assert_eq!(of_memory("4:cpu:/a/b\n0::/\n"), None);
     }
 
     #[test]
