@@ -32,6 +32,27 @@ os.exit = function()
   error("os.exit was called, and a script cannot end the router: expected it to return or to throw an error", 2)
 end
 
+-- LuaJIT binds a function of a library when it is first called: where one is missing then, the dynamic loader ends the process, without a
+-- line of the router's. With all of them bound here, it is an error of the script.
+ffi.cdef [[
+void *perigee_dlopen(const char *path, int flags) __asm__("dlopen");
+int perigee_dlclose(void *handle) __asm__("dlclose");
+char *perigee_dlerror(void) __asm__("dlerror");
+]]
+-- Found here, as looking a function up forgets the last error.
+local dlopen, dlclose, dlerror = ffi.C.perigee_dlopen, ffi.C.perigee_dlclose, ffi.C.perigee_dlerror
+local RTLD_NOW = 2
+local load = ffi.load
+ffi.load = function(name, global)
+  -- A name without a folder is one of the system's libraries.
+  local handle = type(name) == "string" and name:find("/", 1, true) and dlopen(name, RTLD_NOW)
+  if handle ~= false and handle == nil then error(ffi.string(dlerror()), 2) end
+  local loaded, found = pcall(load, name, global)
+  if handle then dlclose(handle) end
+  if not loaded then error(found, 2) end
+  return found
+end
+
 local worker -- set once the loop runs
 
 -- Code that failed to compile too often is blacklisted: its first bytecode becomes one of these, and it is interpreted for

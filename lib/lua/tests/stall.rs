@@ -519,3 +519,22 @@ fn a_finalizer_that_does_not_return_does_not_keep_the_end() {
         bed.scripts(script(&format!("{}\n{}", FINALIZERS[0], include_str!("../../../lua/fastpath.lua")))).unwrap();
     bed.run(&scripts, || wait("a round", || scripts.late(1).is_empty()));
 }
+
+/// The dynamic loader ended the process when such a function was called for the first time, with a line of its own.
+#[test]
+fn a_library_that_lacks_a_function_is_refused_before_it_is_called() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "int perigee_no_such(void); int mark(void *c, void *b, void *m) { return perigee_no_such(); }";
+    let path = library(folder.path(), "lacks", text);
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        for load in ["require 'perigee.modules'.native('PATH', 'mark', 1)", "require 'ffi'.load('PATH')"] {
+            let lacking = load.replace("PATH", &path.display().to_string());
+            let error = scripts.replace(script(&format!("local f = {lacking} return function() end"))).unwrap_err();
+            let error = error.to_string();
+            assert!(error.contains("lacks.so: undefined symbol: perigee_no_such"), "{error}");
+        }
+        assert_eq!(scripts.status().generation, 1);
+    });
+}
