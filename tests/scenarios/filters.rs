@@ -5,13 +5,14 @@ use crate::{PORTS, Pair};
 use perigee_net::MacAddr;
 use perigee_tests::frame::{changed, changed4, is_udp_to, piece4, piece6, udp4_ports, udp6, with_options};
 use perigee_tests::{Good, Host, LONGEST_WAIT, World, run, wait_for, wait_until};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
 perigee_tests::scenarios![
     filters_decide_by_five_tuple_in_both_families,
     no_way_leads_round_a_filter,
+    nothing_reaches_linux_past_the_router,
     fragments_are_judged_by_the_ports_of_their_first,
     rules_about_linux_are_about_what_it_sends,
     steers_are_done_in_software_where_the_device_cannot,
@@ -78,8 +79,8 @@ fn steers_are_done_in_software_where_the_device_cannot(world: &World) {
     let log = router.log();
     assert!(log.to_lowercase().contains("software"), "the log says that the device cannot:\n{log}");
     client.reaches("10.0.2.2");
-    let receiver = server.inside(|| std::net::UdpSocket::bind("10.0.2.2:7000").expect("a socket"));
-    let sender = client.inside(|| std::net::UdpSocket::bind("10.0.1.2:0").expect("a socket"));
+    let receiver = server.inside(|| UdpSocket::bind("10.0.2.2:7000").expect("a socket"));
+    let sender = client.inside(|| UdpSocket::bind("10.0.1.2:0").expect("a socket"));
     receiver.set_nonblocking(true).expect("a socket that does not block");
     let before = router.dropped("filter.ipv4_steered");
     for _ in 0..10 {
@@ -164,6 +165,39 @@ fn no_way_leads_round_a_filter(world: &World) {
     assert!(lan.drain().iter().all(|f| !is_ours(f) && !is_udp_to(f, "2001:db8:2::2")), "nothing was forwarded");
     // No error tells the sender of a filter.
     assert!(wan.drain().iter().all(|f| perigee_tests::frame::icmp(f).is_none_or(|(kind, _)| kind > 127)));
+    router.stop();
+}
+
+/// Linux took what was sent to the MAC address that the interface under a port has meanwhile, and what was broadcast, for its own: whoever
+/// was on the link reached its sockets past filters and checks of sources, by any of the router's addresses.
+fn nothing_reaches_linux_past_the_router(world: &World) {
+    let rules = "[[filter]]\nproto = \"udp\"\ndport = 9\naction = \"drop\"\n";
+    let known = "[[neighbor]]\naddress = \"10.0.1.2\"\nmac = \"02:00:00:00:00:98\"\n";
+    let (wan, _lan) = (world.wire("w-wan"), world.wire("w-lan"));
+    let router = world.router("", &format!("{WIRES}\n{rules}\n{known}"));
+    let listen = |port: u16| {
+        let socket = UdpSocket::bind(("0.0.0.0", port)).expect("a socket of Linux's in the router's namespace");
+        socket.set_nonblocking(true).expect("a socket that does not block");
+        socket
+    };
+    let (denied, allowed) = (listen(9), listen(10));
+    let shown = world.ip("-br link show dev w-wan");
+    let own = shown.split_whitespace().nth(2).expect("the interface's MAC address");
+    let (own, mac) = (own.parse().expect("a MAC address"), router.mac("wan"));
+    assert_ne!(own, mac, "the port has its own");
+    for to in [mac, own, MacAddr([0xff; 6])] {
+        for source in ["10.0.1.2", "10.0.1.77", "0.0.0.0"] {
+            for destination in ["10.0.1.1", "10.0.2.1", "10.0.1.255", "255.255.255.255"] {
+                wan.send(&udp4_ports(to, source, destination, (1024, 9), 40));
+            }
+        }
+    }
+    // What Linux has from the wire itself, it has before this one, which the router gives it.
+    wan.send(&udp4_ports(mac, "10.0.1.2", "10.0.1.1", (1024, 10), 40));
+    let mut buffer = [0; 64];
+    wait_for("what no filter is about", || allowed.recv(&mut buffer).ok());
+    let heard = denied.recv_from(&mut buffer);
+    assert!(heard.is_err(), "a packet came past the filter, from {heard:?}");
     router.stop();
 }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tun_rs::{DeviceBuilder, Layer};
 
 use super::failure::Failure;
+use super::ingress;
 use super::message::{LinkChange, LinkPreparation, TwinStatus, TwinWanted};
 
 /// Settings below `/proc/sys/net/FAMILY/conf/NAME` that make the kernel a mere host on the twin: the router alone
@@ -35,6 +36,11 @@ pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 9] = [
 const PORT_SETTINGS: [(&str, &str, &str); 3] =
     [("ipv4", "forwarding", "0"), ("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")];
 
+/// The same where Linux has no traffic control, by which it gets nothing that comes in ([`ingress`]): it then refuses sources that it would
+/// not reach by this interface, and packets for one station in a broadcast frame.
+const WITHOUT_INGRESS: [(&str, &str, &str); 2] =
+    [("ipv4", "rp_filter", "1"), ("ipv4", "drop_unicast_in_l2_multicast", "1")];
+
 /// The state of a prepared interface before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Undo {
@@ -45,6 +51,7 @@ pub struct Undo {
     mac: Option<Vec<u8>>,
     mtu: Option<u32>,
     gro: Option<u32>,
+    had_ingress: bool,
     settings: Vec<(String, String)>,
 }
 
@@ -191,6 +198,8 @@ pub(super) fn look(wanted: &LinkPreparation) -> Result<Undo, Failure> {
                 LinkAttribute::GroMaxSize(size) => Some(*size),
                 _ => None,
             }),
+            // Where Linux has no traffic control, there is none.
+            had_ingress: ingress::is_there(&netlink, link.header.index).await.unwrap_or(false),
             settings: current_settings(name),
         })
     };
@@ -212,7 +221,10 @@ pub(super) fn prepare(wanted: &LinkPreparation, undo: &Undo) -> Result<(), Failu
         }
         // The settings come first: an interface that comes up with IPv6 sends packets immediately.
         let done = match set_all(name, &PORT_SETTINGS) {
-            Ok(()) => set(&netlink, message).await,
+            Ok(()) => {
+                keep_from_linux(&netlink, undo).await;
+                set(&netlink, message).await
+            }
             Err(error) => Err(error),
         };
         match done {
@@ -225,6 +237,22 @@ pub(super) fn prepare(wanted: &LinkPreparation, undo: &Undo) -> Result<(), Failu
         }
     };
     with_netlink(apply).map_err(|failure| failure.of(format_args!("cannot prepare the interface `{name}`")))
+}
+
+/// Linux's own stack gets nothing that comes in by the interface under a port.
+async fn keep_from_linux(netlink: &Handle, undo: &Undo) {
+    let Err(error) = ingress::close(netlink, undo.index).await else { return };
+    let (name, error) = (&undo.name, Failure::from(error));
+    let kept = set_all(name, &WITHOUT_INGRESS);
+    let rest = match kept {
+        Ok(()) => "broadcasts from no address, such as DHCP's, reach Linux by it, past the router's filters".to_owned(),
+        Err(why) => format!(
+            "what is sent to its own MAC address, and broadcasts, reach Linux past the router's filters ({why})"
+        ),
+    };
+    tracing::warn!(
+        "Linux's traffic control refuses to close {name} to Linux itself ({error}): {rest}; it needs sch_ingress and cls_bpf"
+    );
 }
 
 impl Undo {
@@ -314,6 +342,7 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     for change in changes {
         result = result.and(set(netlink, change).await);
     }
+    result = result.and(ingress::open(netlink, undo.index, undo.had_ingress).await.map_err(Failure::from));
     // Last: an interface that has IPv6 again makes an address of its MAC address at once.
     for (path, value) in &undo.settings {
         result = result.and(write_setting(path, value).map_err(|error| Failure::from(error).of(path)));
@@ -452,8 +481,8 @@ pub(super) fn set_all(name: &str, settings: &[(&str, &str, &str)]) -> Result<(),
     Ok(())
 }
 
-/// What [`PORT_SETTINGS`] will overwrite.
+/// What [`PORT_SETTINGS`] and [`WITHOUT_INGRESS`] may overwrite.
 fn current_settings(name: &str) -> Vec<(String, String)> {
-    let paths = PORT_SETTINGS.iter().map(|(family, key, _)| setting_path(family, name, key));
+    let paths = PORT_SETTINGS.iter().chain(&WITHOUT_INGRESS).map(|(family, key, _)| setting_path(family, name, key));
     paths.filter_map(|path| fs::read_to_string(&path).ok().map(|value| (path, value))).collect()
 }

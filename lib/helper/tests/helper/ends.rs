@@ -174,3 +174,49 @@ pub fn one_refusal_leaves_nothing_else_unrestored() {
     }
     ip("link del left");
 }
+
+/// What comes in by a prepared interface is dropped behind the sockets, by traffic control, of which somebody may have more there.
+pub fn the_ingress_of_an_interface_is_closed_to_linux_and_opened_again() {
+    let tc = |words: &str| {
+        let output = Command::new("tc")
+            .args(words.split(' ').map(|word| word.replace('_', " ")))
+            .output()
+            .expect("the `tc` command");
+        assert!(output.status.success(), "tc {words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    // Queueing discipline and classifiers of somebody else's: none, either of the two kinds.
+    for others in ["", "clsact", "ingress"] {
+        ip("link add left type veth peer name right");
+        // The queueing discipline of what goes out appears when an interface is first up, and stays.
+        ip("link set left up");
+        if !others.is_empty() {
+            tc(&format!("qdisc add dev left {others}"));
+            tc("filter add dev left parent ffff:fff2 protocol all prio 7 bpf da bytecode 1,6_0_0_0");
+        }
+        let there = || (tc("qdisc show dev left"), tc("filter show dev left ingress"));
+        let before = there();
+        for standby in [false, true] {
+            let helper = start();
+            helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: None }).unwrap();
+            // The port's interface was set up again, as far as the router can see.
+            helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: None }).unwrap();
+            let (disciplines, classifiers) = there();
+            assert!(disciplines.contains(if others == "ingress" { "ingress" } else { "clsact" }), "{disciplines}");
+            let ours = |line: &&str| line.contains("pref 1 ") && line.contains("1,6 0 0 2");
+            assert_eq!(classifiers.lines().filter(ours).count(), 1, "{classifiers}");
+            assert_eq!(classifiers.contains("pref 7 "), !others.is_empty(), "{classifiers}");
+            if standby {
+                helper.stand_by().unwrap();
+                let first = children(std::process::id()).pop().expect("a process");
+                assert!(Command::new("kill").args(["-9", &first.to_string()]).status().unwrap().success());
+                eventually("the standby takes over", || {
+                    helper.look().is_some_and(|health| health.alive && health.deaths == 1)
+                });
+            }
+            drop(helper);
+            eventually("it is as it was", || there() == before);
+        }
+        ip("link del left");
+    }
+}
