@@ -147,6 +147,42 @@ fn every_promise_names_a_test_that_there_is() {
     }
 }
 
+/// What each point of a list of promises begins with, in bold.
+fn in_bold(list: &str) -> Vec<String> {
+    let one_line = list.split_whitespace().collect::<Vec<_>>().join(" ");
+    one_line.split("- ").filter_map(|point| Some(point.split_once("**")?.1.split_once("**")?.0.to_owned())).collect()
+}
+
+#[test]
+fn every_promise_of_security_has_a_table_of_its_tests() {
+    let read = |page: &str| fs::read_to_string(root().join(page)).expect(page);
+    let (security, tests) = (read("SECURITY.md"), read("docs/security.md"));
+    let promised = security.split("## ").find(|part| part.starts_with("What is promised")).expect("the promises");
+    let points = promised.lines().filter(|line| line.starts_with("- ")).count();
+    let begin = in_bold(promised);
+    assert!(points > 15 && begin.len() == points, "{points} points begin with {begin:?}");
+    let tables: Vec<&str> = tests.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let missing: Vec<_> = begin.iter().zip(&tables).filter(|(promise, table)| promise != table).collect();
+    assert!(missing.is_empty(), "docs/security.md has other tables than SECURITY.md has promises: {missing:?}");
+}
+
+/// Where bytes from the network are read: Rust's rules hold there, whatever the bytes are.
+#[test]
+fn headers_are_parsed_without_unsafe() {
+    let rooms = ["lib/net/src", "lib/packet/src/wire", "lib/modules/src", "lib/slowpath/src"];
+    let parsers = texts(|path| path.ends_with(".rs") && rooms.iter().any(|room| path.starts_with(room)));
+    assert!(parsers.len() > 50, "{} files", parsers.len());
+    for (path, text) in parsers {
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let found = code.filter(|line| line.contains("unsafe") && !line.contains("forbid(unsafe_code)")).count();
+        assert_eq!(found, 0, "{path} has code with `unsafe`");
+    }
+    for crates in ["net", "modules", "slowpath"] {
+        let top = fs::read_to_string(root().join(format!("lib/{crates}/src/lib.rs"))).expect("a crate");
+        assert!(top.contains("#![forbid(unsafe_code)]"), "lib/{crates} may have code with `unsafe`");
+    }
+}
+
 #[test]
 fn the_rules_find_what_they_are_for() {
     assert!(sleeps("    std::thread::sleep(PAUSE);") && sleeps("  sleep(Duration::from_secs(1));"));
@@ -161,6 +197,7 @@ fn the_rules_find_what_they_are_for() {
     assert_eq!(machine_path(&path("tmp")), None);
     let page = "text\n| what | test |\n| --- | --- |\n| a | `b_c` |\n| d | e |\n";
     assert_eq!(promises(page), [("| a | `b_c` |", Some("b_c")), ("| d | e |", None)]);
+    assert_eq!(in_bold("- **A b\n  c** is. **Not d**\n- When e, **f** is.\n"), ["A b c", "f"]);
     let other = "\n| name | metric |\n| --- | --- |\n| f | `g` |\n";
     assert_eq!(promises(&format!("{page}{other}")), promises(page), "a table without tests promises nothing");
 }

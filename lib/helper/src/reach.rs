@@ -61,3 +61,26 @@ impl std::str::FromStr for Reach {
             .ok_or_else(|| format!("found {word:?}, expected own, namespaces or processes"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_helper_keeps_the_capabilities_that_security_md_lists() {
+        let page = include_str!("../../../SECURITY.md");
+        let row = |capability: &Capability| {
+            let name = format!("`{capability}`");
+            page.lines().find(|line| line.starts_with("| ") && line.contains(&name)).unwrap_or_else(|| panic!("{name}"))
+        };
+        let helper = |line: &&str| line.starts_with("| `CAP_") && !line.contains("in the process at the terminal");
+        let all = Reach::Processes.capabilities();
+        assert_eq!(page.lines().filter(helper).count(), all.len(), "those of the table and no other one");
+        for (number, capability) in all.iter().enumerate() {
+            let namespace = row(capability).contains("`namespace` is configured");
+            let process = row(capability).contains("`namespace` is a process");
+            assert_eq!(Reach::Own.capabilities().len() <= number, namespace || process, "{capability}");
+            assert_eq!(Reach::Namespaces.capabilities().len() <= number, process, "{capability}");
+        }
+    }
+}
