@@ -260,7 +260,17 @@ impl Undo {
     #[doc(hidden)]
     pub fn of_nothing(name: &str, index: u32) -> Undo {
         let name = name.to_owned();
-        Undo { name, index, was_up: false, was_promiscuous: false, mac: None, mtu: None, gro: None, settings: vec![] }
+        Undo {
+            name,
+            index,
+            was_up: false,
+            was_promiscuous: false,
+            mac: None,
+            mtu: None,
+            gro: None,
+            settings: vec![],
+            had_ingress: false,
+        }
     }
 
     /// Linux's number of the interface, which stays when it is renamed.
