@@ -160,7 +160,7 @@ fn an_address_that_somebody_removed_is_said_and_comes_back(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let router = world.router("", PORTS);
     client.reaches("10.0.2.2");
-    let lost = "wan has lost the address 10.0.1.1/24, which the configuration gives it";
+    let lost = "wan lacks the address 10.0.1.1/24 in Linux, which the configuration gives it";
     for repair in ["reload", "audit --repair"] {
         world.ip("addr del 10.0.1.1/24 dev wan");
         router.says(lost);
@@ -177,7 +177,7 @@ fn an_address_that_somebody_removed_is_said_and_comes_back(world: &World) {
     }
     // Below 1280 bytes Linux takes a link's IPv6 away.
     world.ip("link set wan mtu 1200");
-    router.says("wan has lost the address 2001:db8:1::1/64");
+    router.says("wan lacks the address 2001:db8:1::1/64");
     world.ip("link set wan mtu 1500");
     router.ask("reload").good();
     wait_until("the address to come back", || twin_addresses(world).contains("2001:db8:1::1/64"));

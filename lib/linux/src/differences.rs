@@ -47,7 +47,7 @@ impl Follower {
     fn missing_address(&self, link: u32, address: InterfaceAddress) -> String {
         let name = self.links.get(&link).map_or("a twin", |known| known.link.name.as_str());
         format!(
-            "{name} has lost the address {address}, which the configuration gives it: `perigee reload` or `perigee audit --repair` puts \
+            "{name} lacks the address {address} in Linux, which the configuration gives it: `perigee reload` or `perigee audit --repair` puts \
              it back"
         )
     }

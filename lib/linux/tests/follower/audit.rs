@@ -470,7 +470,7 @@ fn an_address_that_linux_has_lost_is_a_difference_and_comes_back_where_that_is_a
     assert_eq!((world.audit(true).total, world.requests()), (0, vec![]));
     world.kernel.delete_address(address(A, "10.0.1.1/24"));
     world.settle();
-    let said = "a has lost the address 10.0.1.1/24, which the configuration gives it";
+    let said = "a lacks the address 10.0.1.1/24 in Linux, which the configuration gives it";
     assert!(world.status().differences.iter().any(|sentence| sentence.starts_with(said)));
     let report = world.audit(false);
     assert_eq!((report.total, report.repaired, world.requests()), (1, 0, vec![]));
