@@ -80,7 +80,7 @@ fn refuse_mistakes(file: &Path, text: &str) -> Result<()> {
     match wrong {
         0 => Ok(()),
         1 => bail!("{listed}no route was loaded: one line has a mistake"),
-        ..=LISTED => bail!("{listed}no route was loaded: {wrong} lines have mistakes"),
+        2..=LISTED => bail!("{listed}no route was loaded: {wrong} lines have mistakes"),
         _ => bail!("{listed}no route was loaded: {wrong} lines have mistakes, of which {LISTED} are listed"),
     }
 }
