@@ -448,4 +448,19 @@ mod tests {
             (1, "10.0.0.1/24".into(), 0)
         );
     }
+
+    #[test]
+    fn a_change_of_a_twin_is_asked_for_in_its_namespace() {
+        let with = |address: &str| {
+            let text = format!(
+                "[router]\nnamespace = \"outside\"\n[port.wan]\ndevice = \"net_null0\"\naddresses = [\"{address}\"]\n\
+                 [[worker]]\ncore = 0\n"
+            );
+            Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error}"))
+        };
+        let (before, now) = (with("10.0.0.1/24"), with("10.0.0.2/24"));
+        let changes = link_changes(&before, &now, &|_, _| None);
+        let [(_, change)] = &changes[..] else { panic!("{changes:?}") };
+        assert!(change.namespace.is_some() && change.namespace == now.router.namespace);
+    }
 }

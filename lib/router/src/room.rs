@@ -276,6 +276,42 @@ mod tests {
     }
 
     #[test]
+    fn the_least_of_all_limits_is_what_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).unwrap();
+            File::open(folder.path().join(name)).ok()
+        };
+        let left = |machine: Option<File>, groups| Memory { machine, own: None, groups }.left();
+        let machine = || file("meminfo", "MemTotal:  900 kB\nMemAvailable:    200 kB\n");
+        assert_eq!(left(machine(), Vec::new()), Some(200 << 10));
+        let within = |limit: &str| vec![group(folder.path(), limit, "1000", "")];
+        assert_eq!(left(machine(), within("3000")), Some(2000));
+        assert_eq!(left(machine(), within("3000000")), Some(200 << 10));
+        assert_eq!((left(None, within("max")), left(None, Vec::new())), (None, None), "nothing is known");
+    }
+
+    #[test]
+    fn refused_routes_are_asked_for_again_when_there_is_room_for_a_good_part_more() {
+        assert!(room(Vec::new(), 1024).has_some(0) && !room(Vec::new(), 1023).has_some(0));
+        assert!(room(Vec::new(), 34_000).has_some(32_000) && !room(Vec::new(), 33_999).has_some(32_000));
+        // Few routes are not worth a look at the memory.
+        let folder = tempfile::tempdir().unwrap();
+        let full = || room(vec![group(folder.path(), "10", "20", "")], 2000);
+        assert!(full().holds(STEP - 1) && !full().holds(STEP) && !full().has_some(0));
+        assert!(room(Vec::new(), 2000).holds(2000) && !room(Vec::new(), 2000).holds(2001));
+    }
+
+    #[test]
+    fn a_number_stands_behind_its_word_at_the_beginning_of_a_line() {
+        let text = "a_file 1\nfile_b 2\nfile\t3 kB\nfile 4\n";
+        assert_eq!(
+            (number_after(text, "file"), number_after(text, "b"), number_after("file x", "file")),
+            (Some(3), None, None)
+        );
+    }
+
+    #[test]
     fn this_process_has_memory_left() {
         assert!(Memory::open().left().is_some_and(|left| left > 0));
     }

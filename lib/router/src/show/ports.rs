@@ -79,3 +79,17 @@ fn unsent(view: &View<'_>, number: u16) -> u64 {
     let own = view.ports.lost_to_transmit().get(usize::from(number)).copied().unwrap_or(0);
     sum(view, |counters| counters.port_lost(number)) + own + view.assistants.lost_to_port(number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_s_own_counters_are_shown_if_they_are_about_losses_and_not_zero() {
+        let counters = [("rx_good_packets", 9), ("rx_missed_errors", 3), ("rx_no_dma_resources", 1), ("tx_dropped", 0)];
+        let shown = device_losses(counters.map(|(name, n)| (name.to_owned(), n)).to_vec());
+        let expected = [("rx_missed_errors", 3), ("rx_no_dma_resources", 1)];
+        assert_eq!(shown, expected.map(|(name, n)| (name.to_owned(), n)).into());
+        assert!(device_losses(Vec::new()).is_empty());
+    }
+}

@@ -60,3 +60,18 @@ pub(super) fn linux(state: Following) -> LinuxState {
         Following::Following => LinuxState::Following,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_is_alive_silent_or_dead() {
+        let health =
+            |alive, answers| Some(HelperHealth { alive, answers, standby: true, deaths: 0, standby_deaths: 0 });
+        let all = [None, health(true, true), health(true, false), health(false, true), health(false, false)];
+        let expected =
+            [HelperState::None, HelperState::Alive, HelperState::Silent, HelperState::Dead, HelperState::Dead];
+        assert_eq!(all.map(helper), expected);
+    }
+}
