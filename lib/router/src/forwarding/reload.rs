@@ -331,13 +331,14 @@ mod tests {
         };
         let connected = |n| RouteTarget::Connected { interface: InterfaceId(n) };
         assert_eq!((number(connected(1)), number(connected(3))), (Some(connected(11)), None));
-        let address = "10.0.0.1".parse().unwrap();
-        let gateway = |n: Option<u16>| RouteTarget::Gateway { address, interface: n.map(InterfaceId) };
+        let own: IpAddr = "10.0.0.1".parse().unwrap();
+        let address = Some(own);
+        let gateway = |n: Option<u16>| RouteTarget::Gateway { address: own, interface: n.map(InterfaceId) };
         let gateways = [Some(1), Some(3), None].map(|n| number(gateway(n)));
         assert_eq!(gateways, [Some(gateway(Some(11))), None, Some(gateway(None))]);
         let several = |numbers: [u16; 2]| {
             let members =
-                numbers.map(|n| Member { address: Some(address), interface: Some(InterfaceId(n)), weight: n % 10 });
+                numbers.map(|n| Member { address, interface: Some(InterfaceId(n)), weight: n % 10 });
             RouteTarget::Multipath(Multipath::new(&members).unwrap())
         };
         assert_eq!((number(several([1, 2])), number(several([1, 3]))), (Some(several([11, 12])), None));

@@ -138,4 +138,16 @@ mod tests {
         outputs.close();
         assert_eq!((outputs.lost(), outputs.width()), (&[1, 16, 1][..], 0));
     }
+
+    #[test]
+    fn what_a_full_queue_does_not_take_of_a_burst_is_counted_as_what_waits_for_a_flush() {
+        let pool = HeapPool::leak(100);
+        let (mut outputs, _queue) = outputs(pool, 10);
+        for n in 0..BURST as u8 + 8 {
+            outputs.transmit(1, &[n; 60]);
+        }
+        assert_eq!((outputs.lost(), pool.in_use()), (&[0, BURST as u64 - 10, 0][..], 18));
+        outputs.flush();
+        assert_eq!((outputs.lost(), pool.in_use()), (&[0, BURST as u64 - 2, 0][..], 10));
+    }
 }
