@@ -478,7 +478,7 @@ mod tests {
 
     /// Its memory is asked for early, which a dump, that is in order and mostly there already, has no need of.
     #[test]
-    fn a_route_that_changes_soon_is_told_of_ahead() {
+    fn a_route_that_changes_soon_is_announced_ahead() {
         let route = |n: usize| {
             Message::Route(Route {
                 prefix: format!("10.{n}.0.0/16").parse().unwrap(),

@@ -356,7 +356,8 @@ mod tests {
 
     /// Ports on eth0 and eth1, the second by an XDP program and promiscuous, with these reports on the links.
     fn ports(reports: Vec<Message>) -> (Ports, [Arc<Noting>; 2]) {
-        let text = "[router]\ncores = [0]\n[port.a]\ninterface = \"eth0\"\n[port.b]\ninterface = \"eth1\"\npromiscuous = true\n";
+        let text = "[router]\ncores = [0]\n[port.a]\ninterface = \"eth0\"\n\
+            [port.b]\ninterface = \"eth1\"\npromiscuous = true\n";
         let machine = perigee_config::Machine { cores: vec![0], ..Default::default() };
         let config = Config::parse_on("test.toml", text, &machine).unwrap_or_else(|error| panic!("{error}"));
         let noting =

@@ -81,7 +81,8 @@ fn a_full_transmit_queue_is_its_ports_loss_alone() {
 #[test]
 fn what_the_slow_path_cannot_send_is_counted() {
     let unlimited = known().replace("[router]\n", "[router]\nicmp_rate = 1000000000\n");
-    // What the policer lets through by default fills no queue. Behind a ring that must be so: what its owner loses is not counted here.
+    // What the policer lets through by default fills no queue. Behind a ring that must be so: nothing here counts the
+    // losses of its owner.
     let much = "[policer]\nother = 1000000000\nother_burst = 1000000\n";
     // Three threads send on three queues: it takes more packets to fill them.
     for (threads, queues, floods, limits) in [

@@ -223,8 +223,9 @@ fn next_hops_show_where_packets_go() {
 
 #[test]
 fn a_filter_is_shown_as_it_was_written() {
-    let filters = "[[filter]]\nsrc = \"10.3.0.0/16\"\ndst = \"10.0.2.0/24\"\nproto = \"udp\"\nsport = \"7\"\ndport = \"53-99\"\n\
-        action = \"drop\"\n[[filter]]\nfrom = \"linux\"\nproto = \"tcp\"\naction = \"accept\"\n\
+    let filters = "[[filter]]\nsrc = \"10.3.0.0/16\"\ndst = \"10.0.2.0/24\"\n\
+        proto = \"udp\"\nsport = \"7\"\ndport = \"53-99\"\naction = \"drop\"\n\
+        [[filter]]\nfrom = \"linux\"\nproto = \"tcp\"\naction = \"accept\"\n\
         [[filter]]\nfrom = \"both\"\naction = \"drop\"\nsrc = \"10.4.0.0/16\"\n[[filter]]\naction = \"accept\"\n\
         [[steer]]\nethertype = 0x88cc\n[[steer]]\nproto = \"tcp\"\ndport = \"179\"\n";
     let mut router = OnDisk::new(&format!("{}{filters}", known()), ONE_EACH);

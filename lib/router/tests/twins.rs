@@ -8,6 +8,7 @@ use perigee_api::answers::{DropKind, TwinEntry};
 use perigee_api::queries::{ShowDrops, ShowPorts};
 use perigee_netlink::message::{Address, Link, Message};
 use perigee_netlink::{Source, SourceCounters, Update};
+use perigee_packet::wire::checksum;
 use perigee_router::{LinuxFeeds, Lookups};
 use std::collections::VecDeque;
 
@@ -130,5 +131,29 @@ fn what_ports_may_not_receive_is_dropped_in_a_steered_queue_as_well() {
     assert!(bed.steered[0].inject(&tagged));
     bed.settle();
     assert_eq!((received(&bed, 0), dropped(&mut bed, "unknown_interface") - before), (vec![], 1));
+    assert_eq!(bed.end(), 0);
+}
+
+/// The thread sleeps when a round had nothing to do. None of these frames has an effect that would show otherwise.
+#[test]
+fn a_round_that_takes_a_frame_from_anywhere_has_had_something_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = start(&folder, "[[filter]]\nfrom = \"linux\"\naction = \"drop\"\n");
+    assert!(!bed.slow.round());
+    // Of a VLAN that nobody has configured, from a queue that a device's filters fill.
+    let mut tagged = udp("10.0.1.1", 64, 7);
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    assert!(bed.steered[0].inject(&tagged) && bed.slow.round() && !bed.slow.round());
+    // Denied, from Linux.
+    assert!(bed.linux[0].send(&udp("192.0.2.9", 64, 7)).is_ok() && bed.slow.round() && !bed.slow.round());
+    // The first fragment of a datagram, from a worker: it waits for the others.
+    let mut fragment = udp("10.0.1.1", 64, 7);
+    fragment[20] = 0x20;
+    fragment[24..26].fill(0);
+    let sum = checksum::checksum(&fragment[14..34]);
+    fragment[24..26].copy_from_slice(&sum.to_be_bytes());
+    assert!(bed.receive[0][0].inject(&fragment));
+    bed.work_without_owner();
+    assert!(bed.slow.round() && !bed.slow.round());
     assert_eq!(bed.end(), 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The tables without a router around them: routes that follow from addresses, exceptions, what operators add and delete.
+//! The tables without a router: routes that follow from addresses, exceptions, what operators add and delete.
 
 use super::*;
 use perigee_api::{RouteChange, RouteGateway};
@@ -261,7 +261,7 @@ fn a_route_is_deleted_by_what_is_said_of_it_and_no_other() {
 }
 
 #[test]
-fn gateways_that_routes_need_are_told_of_once_and_when_they_are_not_needed_any_more() {
+fn gateways_are_reported_once_when_a_route_needs_them_and_once_when_none_does() {
     let mut forwarding = tables_of(TEXT);
     let of = |numbers: &[(u16, &str)]| -> Gateways {
         numbers.iter().map(|(id, address)| (InterfaceId(*id), address.parse().unwrap())).collect()

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_twin_goes_on_with_the_counts_of_the_one_before() {
+    fn a_new_twin_continues_the_counts_of_the_one_before() {
         let (mut before, linux) = twin(3);
         (0..3).for_each(|_| before.write(&[1; 60]));
         linux.send(&[7; 50]).unwrap();
