@@ -436,7 +436,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_told_by_its_own_text() {
+    fn a_panic_is_reported_by_its_text() {
         let caught = |body: fn()| message(&*catch_unwind(body).unwrap_err());
         assert_eq!(caught(|| std::panic::panic_any("one")), "one");
         assert_eq!(caught(|| std::panic::panic_any("two".to_owned())), "two");

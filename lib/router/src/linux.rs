@@ -534,4 +534,21 @@ mod tests {
         assert!(side.feeds[0].next(|_| ()).is_some() && side.is_busy(), "the second link is left");
         assert!(side.feeds[0].next(|_| ()).is_some() && side.feeds[0].next(|_| ()).is_none() && !side.is_busy());
     }
+
+    #[test]
+    fn who_waits_for_what_does_not_happen_any_more_is_answered() {
+        let mut side = side(LinuxFeeds::default());
+        let (resync, resynced) = Reply::pair();
+        let (audit, audited) = Reply::pair();
+        side.resyncs.push((1, resync));
+        side.audits.push(audit);
+        assert!(side.resynced().is_empty() && resynced.try_take().is_none());
+        side.carry_out(Effect::ResyncsFailed);
+        assert!(resynced.try_take().is_some_and(|answer| answer.is_err()) && audited.try_take().is_none());
+        side.carry_out(Effect::AuditEnded(None));
+        assert!(audited.try_take().is_some_and(|answer| answer.is_err()));
+        let (reply, answer) = Reply::pair();
+        side.resync(reply);
+        assert!(answer.try_take().is_some_and(|answer| answer.is_err()), "no port has a twin");
+    }
 }

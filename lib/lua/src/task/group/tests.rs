@@ -8,7 +8,7 @@ use perigee_packet::batch::heap::{HeapPool, HeapQueue};
 use perigee_packet::{Link, Memory, PortInfo, PortStats, ReceiveQueue, TransmitQueue};
 use std::any::Any;
 
-/// A machine with these cores and a clock that stands still, unless it is to go on by itself.
+/// A machine with these cores and a clock that stands still unless `step` is set.
 pub(in crate::task) struct Still {
     pub pool: &'static HeapPool,
     cores: Vec<Core>,
@@ -107,8 +107,8 @@ fn started(name: &str, core: usize, result: Option<Option<Vec<u8>>>) -> Started 
     Started { name: name.to_owned(), guest: false, core, result, thread: None }
 }
 
-/// The core that a new task gets beside tasks on these.
-fn core_beside(tasks: &Arc<Tasks>, on: &[usize], node: Option<u16>) -> usize {
+/// The core that a new task gets while tasks run on these.
+fn core_with(tasks: &Arc<Tasks>, on: &[usize], node: Option<u16>) -> usize {
     let all = (1..).zip(on).map(|(id, core)| (id, started("t", *core, None))).collect();
     tasks.free_core(&all, node)
 }
@@ -116,7 +116,7 @@ fn core_beside(tasks: &Arc<Tasks>, on: &[usize], node: Option<u16>) -> usize {
 #[test]
 fn a_task_gets_a_free_core_and_else_the_one_with_the_fewest_tasks() {
     let (_, tasks) = program(&[], &[]);
-    let core = |on: &[usize]| core_beside(&tasks, on, None);
+    let core = |on: &[usize]| core_with(&tasks, on, None);
     assert_eq!([core(&[]), core(&[0]), core(&[0, 1])], [0, 1, 2]);
     // All are in use: the main task waits most of the time.
     assert_eq!([core(&[0, 1, 2]), core(&[1, 0, 2]), core(&[2, 0, 1])], [0, 1, 2]);
@@ -129,17 +129,17 @@ fn a_task_gets_a_free_core_and_else_the_one_with_the_fewest_tasks() {
 #[test]
 fn a_task_gets_a_free_core_of_its_devices_node_if_there_is_one() {
     let (_, tasks) = program(&[], &[]);
-    assert_eq!(core_beside(&tasks, &[], Some(1)), 2);
-    assert_eq!(core_beside(&tasks, &[0], Some(0)), 1);
-    assert_eq!(core_beside(&tasks, &[0, 2], Some(1)), 1, "a free one of another node before one in use");
-    assert_eq!(core_beside(&tasks, &[0, 1, 2], Some(1)), 0, "among those in use the node does not count");
+    assert_eq!(core_with(&tasks, &[], Some(1)), 2);
+    assert_eq!(core_with(&tasks, &[0], Some(0)), 1);
+    assert_eq!(core_with(&tasks, &[0, 2], Some(1)), 1, "a free one of another node before one in use");
+    assert_eq!(core_with(&tasks, &[0, 1, 2], Some(1)), 0, "among those in use the node does not count");
 }
 
 #[test]
 fn a_core_that_a_worker_has_is_in_use() {
     let (_, tasks) = program(&[0, 1], &[]);
-    assert_eq!([core_beside(&tasks, &[], None), core_beside(&tasks, &[2], None)], [2, 2]);
-    assert_eq!(core_beside(&tasks, &[1, 2], None), 0, "as much as a task");
+    assert_eq!([core_with(&tasks, &[], None), core_with(&tasks, &[2], None)], [2, 2]);
+    assert_eq!(core_with(&tasks, &[1, 2], None), 0, "as much as a task");
     let on = |core| [(1, started("main", 0, None)), (2, started("t", core, None))].into();
     *lock(&tasks.tasks) = on(1);
     assert_eq!(tasks.shares_core(2), Some(("worker 2".to_owned(), 1)));
@@ -148,7 +148,7 @@ fn a_core_that_a_worker_has_is_in_use() {
 }
 
 #[test]
-fn who_shares_a_core_is_named_but_for_the_main_task_and_those_that_have_ended() {
+fn who_shares_a_core_is_named_unless_it_is_the_main_task_or_has_ended() {
     let (_, tasks) = program(&[], &[]);
     let all = [
         (1, started("main", 2, None)),
@@ -204,7 +204,7 @@ fn whoever_waits_for_tasks_waits_for_those_that_are_active() {
 }
 
 #[test]
-fn guests_are_no_tasks_and_have_names_of_their_own() {
+fn a_guest_is_no_task_and_keeps_its_name() {
     let (_, tasks) = program(&[], &[]);
     let seat = tasks.seat(None, "an app");
     assert!(!tasks.active());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! What a task asks of its host, on a machine whose clock goes on when the test says so.
+//! What a task asks of its host, on a machine whose clock moves when the test says so.
 
 use super::*;
 use crate::task::group::tests::{Still, program};
