@@ -151,10 +151,12 @@ return function (program)
    local function search () try(prefixes.search_string, prefixes, text()) end
    local function odd_search () try(prefixes.search_string, prefixes, value()) end
 
-   -- A header over bytes, and each of its fields.
+   -- A header over bytes, and each of its fields. A header does not hold its bytes.
+   local held
    local function header ()
       local class, content = pick(HEADERS), bytes(80)
       local memory = ffi.new("uint8_t[?]", math.max(#content, 1), content:byte(1, -1))
+      held = memory
       local made = try(class.new_from_mem, class, memory, #content)
       if made == nil then return end
       if made:sizeof() > #content then broken("a header of more bytes than there are:", made:sizeof(), #content) end
