@@ -17,6 +17,8 @@ use std::process::Child;
 
 /// Most requests of one input.
 const REQUESTS: usize = 64;
+/// The longest message, in bytes.
+const LONGEST: usize = 128 * 1024;
 
 const NAMES: &[&str] = &["wan", "lan", "eth0", "eth1", "wan.7", "wan.7.7", "lan.4094", ".7", "lo", "all", "default"];
 const NAMESPACES: &[&str] = &["blue", "red", "1", "4294967295", "/proc/1/ns/net", "/dev/zero"];
@@ -47,8 +49,9 @@ pub fn run(bytes: &[u8]) {
             return;
         }
         let message = message(&mut input);
-        // The end of the stream, to a socket that keeps messages apart.
-        if message.is_empty() {
+        // The end of the stream, to a socket that keeps messages apart; and what is too long for one, which ends the
+        // helper.
+        if message.is_empty() || message.len() > LONGEST {
             continue;
         }
         match helper.hear(&message).unwrap_or_else(|error| panic!("the helper ends: {error}: {}", text(&message))) {
@@ -339,6 +342,9 @@ impl System for Pretended {
     fn make_vlan(&mut self, on: String, vlan: u16, wanted: TwinWanted, changeable: Changeable) -> Result<u32, Failure> {
         let place = wanted.namespace;
         self.enter(&place);
+        if !self.started {
+            self.names(&place, &wanted.name);
+        }
         let below = self.find(&place, &on)?;
         self.changes(&place, below, &changeable)?;
         // The configuration may gain VLANs: what is named after one of the router's interfaces is the router's.
