@@ -2,11 +2,11 @@
 //! Starting DPDK's environment (EAL): once per process, with or without hugepages, quietly.
 
 mod folder;
-pub(crate) mod refusal;
+mod refusal;
 
 use folder::{Held, remove_left_behind, remove_runtime_dir, runtime_dir, telemetry_socket};
 pub use folder::{fallback_runtime_dir, set_runtime_dir};
-use refusal::Caught;
+use refusal::Quiet;
 
 use crate::error::{Error, Result, c_string, errno_text, last_errno, text};
 use crate::{ffi, log};
@@ -150,17 +150,16 @@ impl Eal {
         let texts: Vec<CString> = arguments.iter().map(|a| c_string(a)).collect::<Result<_>>()?;
         let argv: Vec<*mut c_char> = texts.into_iter().map(CString::into_raw).chain([std::ptr::null_mut()]).collect();
         let argv = argv.leak();
-        let caught = Caught::begin();
+        let quiet = Quiet::begin();
         // SAFETY: argc texts followed by a null pointer, all writable and never freed.
         let started = unsafe { ffi::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
         // EAL pins the thread that calls it; this thread and those that it starts later may run on any core.
         let restored = sched_setaffinity(None, &affinity);
-        let printed = caught.map(Caught::end).unwrap_or_default();
-        refusal::pass_on(&printed, started >= 0);
+        drop(quiet);
         if started < 0 {
             remove_runtime_dir(&runtime_dir(), telemetry_socket(&runtime_dir()).as_deref(), folder);
             let cause = log::cause(0, last_errno());
-            return Err(Error::new(refusal::sentence(config, &arguments[1..], &cause, &printed[1])));
+            return Err(Error::new(refusal::sentence(config, &arguments[1..], &cause)));
         }
         if let Some(parent) = runtime_dir().parent() {
             remove_left_behind(parent, std::time::SystemTime::now());

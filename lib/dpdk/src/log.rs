@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! DPDK's log: held back, so that the terminal stays quiet, and quoted when something fails.
 
-use crate::eal::refusal;
 use crate::error::errno_text;
 use crate::ffi;
 use std::collections::VecDeque;
@@ -37,7 +36,6 @@ impl Log {
             }
             // The process ends with this and the next line.
             if line.contains("PANIC in ") {
-                refusal::release();
                 ECHO.store(true, Ordering::Relaxed);
             }
             if ECHO.load(Ordering::Relaxed) {

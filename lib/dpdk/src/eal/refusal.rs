@@ -7,10 +7,7 @@ use crate::error::{Error, Result};
 use crate::ffi;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::stdio::{dup2_stderr, dup2_stdout};
-use std::fs::File;
-use std::io::{Read, Seek, Write};
-use std::sync::{Mutex, PoisonError};
+use rustix::stdio::dup2_stdout;
 
 /// What belongs to an argument's mistake: where arguments come from.
 const MEND: &str = "change `args` in [eal]";
@@ -50,10 +47,10 @@ fn machine_mb(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kb| kb / 1024)
 }
 
-/// Why EAL did not start. `cause`: what it has logged; `printed`: what was printed meanwhile, by C's reader of arguments.
-pub(super) fn sentence(config: &EalConfig, arguments: &[String], cause: &str, printed: &str) -> String {
+/// Why EAL did not start. `cause`: what it has logged.
+pub(super) fn sentence(config: &EalConfig, arguments: &[String], cause: &str) -> String {
     let quoted = |after: &str, end: char| {
-        let text = printed.lines().chain(cause.split("; ")).find_map(|line| line.split_once(after))?.1;
+        let text = cause.split("; ").find_map(|line| line.split_once(after))?.1;
         Some(text.split(end).next().unwrap_or(text).trim().to_owned())
     };
     let given = |name: &str| {
@@ -61,19 +58,6 @@ pub(super) fn sentence(config: &EalConfig, arguments: &[String], cause: &str, pr
         found.map_or_else(|| name.to_owned(), Clone::clone)
     };
     let version = super::version();
-    if let Some(argument) = quoted("unrecognized option '", '\'') {
-        return format!("found {argument:?} among DPDK's arguments, expected one that {version} knows; {MEND}");
-    }
-    if let Some(letter) = quoted("invalid option -- '", '\'') {
-        return format!("found \"-{letter}\" among DPDK's arguments, expected one that {version} knows; {MEND}");
-    }
-    if let Some(letter) = quoted("option requires an argument -- '", '\'') {
-        return format!("found \"-{letter}\" among DPDK's arguments without a value, expected one behind it; {MEND}");
-    }
-    if let Some((name, _)) = printed.lines().find_map(|line| line.split_once("' requires an argument")) {
-        let name = name.rsplit('\'').next().unwrap_or(name);
-        return format!("found {name:?} among DPDK's arguments without a value, expected one behind it; {MEND}");
-    }
     if let Some(argument) = quoted("invalid parameter for ", ' ').or_else(|| quoted("invalid parameters for ", ' ')) {
         let found = given(&argument);
         return format!("found {found:?} among DPDK's arguments, expected a value that {version} takes there; {MEND}");
@@ -81,6 +65,13 @@ pub(super) fn sentence(config: &EalConfig, arguments: &[String], cause: &str, pr
     if let Some(device) = quoted("failed to parse device \"", '"') {
         let expected = "expected one of a driver that is installed, or the address of a PCI device";
         return format!("found the device {device:?} among DPDK's arguments, {expected}; {MEND}");
+    }
+    if cause.contains("'command line' arguments") && !config.extra.is_empty() {
+        let found = config.extra.join(" ");
+        return format!(
+            "found \"{found}\" as DPDK's arguments, expected such as {version} knows, each with its value (the lines before this \
+             one name the wrong one); {MEND}"
+        );
     }
     if ["virtual area", "memseg list", "Cannot init memory"].iter().any(|words| cause.contains(words)) {
         return format!(
@@ -92,60 +83,28 @@ pub(super) fn sentence(config: &EalConfig, arguments: &[String], cause: &str, pr
     format!("DPDK did not start with \"{}\": {cause}", arguments.join(" "))
 }
 
-/// Standard output and standard error while [`Caught`] has them.
-static KEPT: Mutex<Option<[OwnedFd; 2]>> = Mutex::new(None);
+/// Standard output while something else takes its place: nothing but EAL prints there before a router runs. Standard error stays, as other
+/// threads log meanwhile what cannot wait, such as a signal.
+pub(super) struct Quiet(OwnedFd);
 
-/// Gives both back.
-pub(crate) fn release() {
-    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some([out, err]) = kept {
-        // SAFETY: it writes what C has not written yet.
-        unsafe { ffi::perigee_flush() };
-        // They were open, so nothing can be wrong with them.
-        let _ = dup2_stdout(&out);
-        let _ = dup2_stderr(&err);
-    }
-}
-
-/// What is printed while this is there.
-pub(super) struct Caught([File; 2]);
-
-impl Caught {
-    /// Catches what is printed, if this system can.
+impl Quiet {
+    /// Hides what is printed, if this system can.
     pub fn begin() -> Option<Self> {
-        let file = || memfd_create("perigee-eal", MemfdFlags::CLOEXEC).ok();
-        let (out, err) = (file()?, file()?);
-        let kept = [rustix::io::dup(rustix::stdio::stdout()).ok()?, rustix::io::dup(rustix::stdio::stderr()).ok()?];
+        let nowhere = memfd_create("perigee-eal", MemfdFlags::CLOEXEC).ok()?;
+        let kept = Self(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).ok()?);
         // SAFETY: it writes what C has not written yet.
         unsafe { ffi::perigee_flush() };
-        *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-        if dup2_stdout(&out).and_then(|()| dup2_stderr(&err)).is_err() {
-            release();
-            return None;
-        }
-        Some(Self([File::from(out), File::from(err)]))
-    }
-
-    /// What was printed to standard output and standard error.
-    pub fn end(self) -> [String; 2] {
-        release();
-        self.0.map(|mut file| {
-            let mut bytes = Vec::new();
-            // A file in memory.
-            let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
-            String::from_utf8_lossy(&bytes).into_owned()
-        })
+        dup2_stdout(&nowhere).ok().map(|()| kept)
     }
 }
 
-/// Prints what somebody else than EAL has printed meanwhile.
-pub(super) fn pass_on([out, err]: &[String; 2], started: bool) {
-    let eal = |line: &&str| !started && (line.starts_with("EAL: ") || line.starts_with("perigee: "));
-    let err: String = err.split_inclusive('\n').filter(|line| !eal(line)).collect();
-    let out = if started { out } else { "" };
-    // Nobody may read it.
-    let _ = std::io::stdout().write_all(out.as_bytes());
-    let _ = std::io::stderr().write_all(err.as_bytes());
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // SAFETY: as above; EAL's usage goes where nobody reads it.
+        unsafe { ffi::perigee_flush() };
+        // It was open, so nothing can be wrong with it.
+        let _ = dup2_stdout(&self.0);
+    }
 }
 
 #[cfg(test)]
@@ -160,31 +119,26 @@ mod tests {
         }
     }
 
-    /// As DPDK 22.11 and the C library print them.
+    /// As DPDK 22.11 logs it.
     #[test]
     fn what_eal_prints_becomes_a_sentence() {
-        let usage = "EAL: Invalid 'command line' arguments.";
-        for (argument, cause, printed, said) in [
-            ("--bogus", usage, "perigee: unrecognized option '--bogus'\n", "found \"--bogus\""),
-            ("-Q", usage, "perigee: invalid option -- 'Q'\n", "found \"-Q\""),
-            ("-b", usage, "perigee: option requires an argument -- 'b'\n", "found \"-b\""),
-            ("--vfio-intr", usage, "perigee: option '--vfio-intr' requires an argument\n", "found \"--vfio-intr\""),
-            ("--lcores=zzz", "EAL: invalid parameter for --lcores; EAL: Invalid", "", "found \"--lcores=zzz\""),
-            ("--socket-mem=x", "EAL: invalid parameters for --socket-mem", "", "found \"--socket-mem=x\""),
+        for (argument, cause, said) in [
+            ("--bogus", "EAL: Invalid 'command line' arguments.", "found \"--bogus\""),
+            ("--lcores=zzz", "EAL: invalid parameter for --lcores; EAL: Invalid", "found \"--lcores=zzz\""),
+            ("--socket-mem=x", "EAL: invalid parameters for --socket-mem", "found \"--socket-mem=x\""),
             (
                 "--vdev=net_nosuch0",
                 "EAL: failed to parse device \"net_nosuch0\"; EAL: Unable",
-                "",
-                "the device \"net_nosuch0\"",
+                "device \"net_nosuch0\"",
             ),
         ] {
-            let text = sentence(&with(&[argument]), &[], cause, printed);
+            let text = sentence(&with(&[argument]), &[], cause);
             assert!(text.contains(said) && text.ends_with("; change `args` in [eal]"), "{text}");
             assert!(text.contains("expected") && !text.contains("EAL: "), "{text}");
         }
-        let text = sentence(&with(&[]), &[], "EAL: Cannot allocate memseg list: Invalid argument", "");
+        let text = sentence(&with(&[]), &[], "EAL: Cannot allocate memseg list: Invalid argument");
         assert!(text.starts_with("DPDK could not reserve 64 MB") && text.contains("`memory` in [eal]"), "{text}");
-        let text = sentence(&with(&[]), &["-m64".to_owned()], "EAL: something else", "");
+        let text = sentence(&with(&[]), &["-m64".to_owned()], "EAL: something else");
         assert_eq!(text, "DPDK did not start with \"-m64\": EAL: something else");
     }
 
