@@ -12,6 +12,11 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+/// How often the lock of a folder is tried for, and the pause in between. DPDK keeps it until the router's last table is dropped or its process
+/// is gone, and that is soon behind the router's word to the helper.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Does `work` on all of these side by side; each is `done`, in this thread, as soon as it is. `None`: the work panicked.
 pub(super) fn side_by_side<T: Sync, R: Send>(
     all: &[T],
@@ -42,10 +47,6 @@ pub fn remove_empty_folder(path: &Path) {
     let identity = std::fs::symlink_metadata(path).ok().map(|there| (there.dev(), there.ino()));
     remove(path, identity);
 }
-/// How often the lock of a folder is tried for, and the pause in between. DPDK keeps it until the router's last table is dropped or its process
-/// is gone, and that is soon behind the router's word to the helper.
-const LOCK_TRIES: u32 = 100;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Removes a file, or an empty folder that nobody has locked, if it is the one that was meant.
 pub(super) fn remove(path: &Path, identity: Option<(u64, u64)>) {

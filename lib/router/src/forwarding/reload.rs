@@ -337,8 +337,7 @@ mod tests {
         let gateways = [Some(1), Some(3), None].map(|n| number(gateway(n)));
         assert_eq!(gateways, [Some(gateway(Some(11))), None, Some(gateway(None))]);
         let several = |numbers: [u16; 2]| {
-            let members =
-                numbers.map(|n| Member { address, interface: Some(InterfaceId(n)), weight: n % 10 });
+            let members = numbers.map(|n| Member { address, interface: Some(InterfaceId(n)), weight: n % 10 });
             RouteTarget::Multipath(Multipath::new(&members).unwrap())
         };
         assert_eq!((number(several([1, 2])), number(several([1, 3]))), (Some(several([11, 12])), None));
