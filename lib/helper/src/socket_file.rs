@@ -136,8 +136,15 @@ fn make_way(path: &Path) -> Result<(), NoSocket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::net::{Shutdown, shutdown};
+    use std::os::fd::AsFd;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::sync::Barrier;
+
+    /// Nobody listens at it any more, even if another test has just started a program, which has a copy of it until it is the program.
+    fn end(socket: impl AsFd) {
+        shutdown(socket, Shutdown::Both).unwrap();
+    }
 
     /// A router that ended removed the socket of the one that had taken its place.
     #[test]
@@ -145,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let (socket, file) = SocketFile::listen(&path, None, 1).unwrap();
-        drop(socket);
+        end(&socket);
         let (_other, theirs) = SocketFile::listen(&path, None, 1).expect("the first one listens no more");
         drop(file);
         assert!(UnixStream::connect(&path).is_ok());
@@ -160,7 +167,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         for _ in 0..20 {
-            drop(UnixListener::bind(&path).unwrap());
+            end(UnixListener::bind(&path).unwrap());
             let all = Barrier::new(4);
             let start = || {
                 all.wait();
