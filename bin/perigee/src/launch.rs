@@ -314,7 +314,7 @@ fn assemble(
     start: &Start,
 ) -> Result<Running> {
     let count = config.workers.len();
-    let twins = linux::make_twins(&config, &opened)?;
+    let twins = linux::make_twins(&config, &opened, start)?;
     linux::make_vlans(&config, &opened);
     start.step()?;
     let bells: Vec<AssistantBell> = (1..config.router.slow_paths).map(|_| AssistantBell::default()).collect();

@@ -5,21 +5,23 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rustix::event::PollFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::Serialize;
 
 use super::message::{
-    Answer, LinkChange, LinkPreparation, NeighborChange, PATIENCE, Request, SocketWanted, TwinStatus, TwinWanted,
-    is_closed, ready, receive, send,
+    Answer, LinkChange, LinkPreparation, NeighborChange, Request, SocketWanted, TwinStatus, TwinWanted, together,
 };
 use crate::NetlinkSockets;
 use crate::reach::Reach;
 use crate::twin::Twin;
 use perigee_net::{MacAddr, Namespace};
+
+mod sockets;
+
+use sockets::{Line, Sockets};
 
 /// Most neighbors in one request: far below the longest message.
 const MOST_NEIGHBORS: usize = 500;
@@ -29,42 +31,21 @@ const MOST_NEIGHBORS: usize = 500;
 #[error("{0}")]
 pub struct HelperError(pub(crate) String);
 
+/// Why the helper did not do something with one of many: its place among them. What it did with those before is undone at its end.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// The place, from 0.
+    pub at: usize,
+    /// Why.
+    pub error: HelperError,
+}
+
 /// A running helper, and its standby. When dropped, the helper restores what it changed and ends; this waits for it.
 #[derive(Debug)]
 pub struct Helper {
     /// One request at a time.
     sockets: Mutex<Sockets>,
-}
-
-#[derive(Debug)]
-struct Sockets {
-    /// Closed first, which is what ends the process.
-    helper: Option<Line>,
-    standby: Option<Line>,
-    /// Those of helpers that did not answer, and that were not seen to end: with the socket closed, they would take the router for dead.
-    silent: Vec<Line>,
-    /// The first one, while it lives; the others are their predecessors' children.
-    process: Option<Child>,
-    deaths: u64,
-    standby_deaths: u64,
-}
-
-/// A socket to a helper.
-#[derive(Debug)]
-struct Line {
-    socket: OwnedFd,
-    /// Answers that may still come, to requests that were given up.
-    owed: u32,
-    /// How long one request may take.
-    patience: Duration,
-}
-
-/// What came of a request.
-enum Exchange {
-    Answer(Answer, Option<OwnedFd>),
-    Dead,
-    /// There was no answer in time.
-    Silent,
 }
 
 /// How the helper is.
@@ -148,13 +129,22 @@ impl Helper {
     /// # Errors
     /// It cannot be made; nothing of it is left.
     pub fn make_twin(&self, wanted: &TwinWanted) -> Result<(Twin, TwinStatus), HelperError> {
-        match self.ask(&Request::MakeTwin(wanted.clone()))? {
+        let mut made = self.make_twins(std::slice::from_ref(wanted)).map_err(|refused| refused.error)?;
+        made.pop().ok_or_else(confused)
+    }
+
+    /// Makes twins.
+    ///
+    /// # Errors
+    /// One cannot be made; nothing of any is left.
+    pub fn make_twins(&self, wanted: &[TwinWanted]) -> Result<Vec<(Twin, TwinStatus)>, Refused> {
+        self.each(wanted, Request::MakeTwins, |wanted, answer| match answer {
             (Answer::Twin(status), Some(fd)) => {
                 let failed = |error| HelperError(format!("cannot use the twin `{}`: {error}", wanted.name));
                 Ok((Twin::new(fd).map_err(failed)?, status))
             }
             _ => Err(confused()),
-        }
+        })
     }
 
     /// Changes a twin's state or MTU.
@@ -170,18 +160,30 @@ impl Helper {
     /// # Errors
     /// The kernel refuses it, or there is no such interface.
     pub fn prepare_link(&self, preparation: &LinkPreparation) -> Result<(), HelperError> {
-        self.done(&Request::PrepareLink(preparation.clone()))
+        self.prepare_links(std::slice::from_ref(preparation)).map_err(|refused| refused.error)
     }
 
-    /// The MAC address of an interface in the router's namespace.
+    /// Makes Linux interfaces ready to carry ports. They are restored when the helper ends.
     ///
     /// # Errors
-    /// There is none of that name, or the helper is gone.
-    pub fn link_mac(&self, name: &str) -> Result<MacAddr, HelperError> {
-        match self.ask(&Request::LinkMac(name.to_owned()))? {
+    /// The kernel refuses one, or there is no such interface.
+    pub fn prepare_links(&self, preparations: &[LinkPreparation]) -> Result<(), Refused> {
+        let done = |_: &LinkPreparation, answer| match answer {
+            (Answer::Done, _) => Ok(()),
+            _ => Err(confused()),
+        };
+        self.each(preparations, Request::PrepareLinks, done).map(drop)
+    }
+
+    /// The MAC addresses of interfaces in the router's namespace.
+    ///
+    /// # Errors
+    /// There is none of a name, or the helper is gone.
+    pub fn link_macs(&self, names: &[String]) -> Result<Vec<MacAddr>, Refused> {
+        self.each(names, Request::LinkMacs, |_, answer| match answer {
             (Answer::Mac(mac), _) => Ok(mac),
             _ => Err(confused()),
-        }
+        })
     }
 
     /// Opens a socket in a namespace.
@@ -265,6 +267,30 @@ impl Helper {
         self.done(&Request::Started)
     }
 
+    /// Asks for many, as many at a time as fit into a request. What one helper has not answered is asked for at the next one.
+    fn each<T: Clone + Serialize, R>(
+        &self,
+        all: &[T],
+        request: impl Fn(Vec<T>) -> Request,
+        take: impl Fn(&T, (Answer, Option<OwnedFd>)) -> Result<R, HelperError>,
+    ) -> Result<Vec<R>, Refused> {
+        let mut done = Vec::with_capacity(all.len());
+        while done.len() < all.len() {
+            let from = done.len();
+            let part = together(&all[from..]);
+            let answers = self.sockets().ask_for(&request(part.to_vec()), part.len());
+            for answer in answers.map_err(|error| Refused { at: from, error })? {
+                let at = done.len();
+                if let (Answer::Refused(of_part, why), _) = answer {
+                    return Err(Refused { at: from + of_part, error: HelperError(why) });
+                }
+                let item = all.get(at).ok_or_else(|| Refused { at: from, error: confused() })?;
+                done.push(take(item, answer).map_err(|error| Refused { at, error })?);
+            }
+        }
+        Ok(done)
+    }
+
     fn done(&self, request: &Request) -> Result<(), HelperError> {
         match self.ask(request)? {
             (Answer::Done, _) => Ok(()),
@@ -279,138 +305,6 @@ impl Helper {
     fn ask(&self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
         self.sockets().ask(request)
     }
-}
-
-impl Sockets {
-    fn new(helper: OwnedFd, process: Child) -> Sockets {
-        let (helper, process) = (Some(Line::new(helper)), Some(process));
-        Sockets { helper, standby: None, silent: Vec::new(), process, deaths: 0, standby_deaths: 0 }
-    }
-
-    fn ask(&mut self, request: &Request) -> Result<(Answer, Option<OwnedFd>), HelperError> {
-        if self.helper.as_ref().is_some_and(Line::is_closed) {
-            self.replace();
-        }
-        loop {
-            let ended = || HelperError("the helper process has ended: Linux is not changed any more".to_owned());
-            let helper = self.helper.as_mut().ok_or_else(ended)?;
-            let patience = helper.patience;
-            match helper.exchange(request) {
-                Ok(Exchange::Answer(Answer::Failed(why), _)) => return Err(HelperError(why)),
-                Ok(Exchange::Answer(answer, fd)) => {
-                    self.silent.retain(|line| !line.is_closed());
-                    return Ok((answer, fd));
-                }
-                // What one helper has hung on, or died of, must not take the other one as well.
-                Ok(Exchange::Dead) if is_hazardous(request) => {
-                    self.replace();
-                    return Err(HelperError("the helper process has ended meanwhile; try again".to_owned()));
-                }
-                Ok(Exchange::Silent) if is_hazardous(request) => {
-                    return Err(HelperError(format!(
-                        "the helper process has not answered for {patience:?}; try again"
-                    )));
-                }
-                // The standby carries out what this one has not, or not wholly.
-                Ok(Exchange::Dead) => self.replace(),
-                Ok(Exchange::Silent) if self.standby.is_some() => {
-                    tracing::warn!(
-                        "the helper process has not answered for {patience:?}: it is ended by its standby, which takes its place"
-                    );
-                    // It is closed once the other one has ended.
-                    self.silent.extend(self.helper.take());
-                    self.replace();
-                }
-                Ok(Exchange::Silent) => {
-                    return Err(HelperError(format!(
-                        "the helper process has not answered for {patience:?}, and there is no standby: is it stopped? \
-                         `pgrep -f 'perigee helper'` finds it, `kill -CONT` lets it go on"
-                    )));
-                }
-                Err(error) => return Err(HelperError(format!("the helper process does not answer: {error}"))),
-            }
-        }
-    }
-
-    /// The helper has died: the standby takes its place.
-    fn replace(&mut self) {
-        self.helper = self.standby.take();
-        self.deaths += 1;
-    }
-
-    fn health(&self) -> HelperHealth {
-        HelperHealth {
-            alive: self.helper.is_some(),
-            answers: self.helper.as_ref().is_some_and(|helper| helper.owed == 0),
-            standby: self.standby.is_some(),
-            deaths: self.deaths,
-            standby_deaths: self.standby_deaths,
-        }
-    }
-}
-
-impl Line {
-    fn new(socket: OwnedFd) -> Line {
-        Line { socket, owed: 0, patience: PATIENCE }
-    }
-
-    /// A request and its answer. Where an earlier one is still open, this one is not waited for.
-    fn exchange(&mut self, request: &Request) -> std::io::Result<Exchange> {
-        let dead = |error: &std::io::Error| {
-            matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
-        };
-        match self.try_exchange(request) {
-            Err(error) if dead(&error) => Ok(Exchange::Dead),
-            result => result,
-        }
-    }
-
-    fn try_exchange(&mut self, request: &Request) -> std::io::Result<Exchange> {
-        if !self.catch_up()? || !ready(&self.socket, PollFlags::OUT, self.patience)? {
-            return Ok(if self.is_closed() { Exchange::Dead } else { Exchange::Silent });
-        }
-        send(&self.socket, request, None)?;
-        if !ready(&self.socket, PollFlags::IN, self.patience)? {
-            self.owed += 1;
-            return Ok(Exchange::Silent);
-        }
-        Ok(receive(&self.socket)?.map_or(Exchange::Dead, |(answer, fd)| Exchange::Answer(answer, fd)))
-    }
-
-    /// Takes answers that have come late; returns whether none is owed.
-    fn catch_up(&mut self) -> std::io::Result<bool> {
-        while self.owed > 0 && ready(&self.socket, PollFlags::IN, Duration::ZERO)? {
-            if receive::<Answer>(&self.socket)?.is_none() {
-                return Ok(false);
-            }
-            self.owed -= 1;
-        }
-        Ok(self.owed == 0)
-    }
-
-    /// Whether nobody is at the other end any more.
-    fn is_closed(&self) -> bool {
-        is_closed(&self.socket)
-    }
-
-    /// Tells the helper that it hears no more, and waits until it has restored everything, however long that takes while it shows that it
-    /// goes on within some `times` its patience; returns whether it has.
-    fn finish(&self, times: u32) -> bool {
-        if rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write).is_err() {
-            return true;
-        }
-        while ready(&self.socket, PollFlags::IN, self.patience * times).unwrap_or(true) {
-            if !matches!(receive::<Answer>(&self.socket), Ok(Some(_))) {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-/// Whether what is asked for depends on more than Linux and the helper: on a file system, which may not answer.
-fn is_hazardous(request: &Request) -> bool {
-    matches!(request, Request::OpenFile(_))
 }
 
 fn confused() -> HelperError {
@@ -447,8 +341,11 @@ impl Drop for Helper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{ready, receive, send};
+    use rustix::event::PollFlags;
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()

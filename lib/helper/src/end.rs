@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! What a helper does at its end: several interfaces side by side, as the kernel waits with each that goes down; files and folders.
+//! What a helper removes at its end: files and folders.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -16,31 +14,6 @@ use rustix::io::Errno;
 /// is gone, and that is soon behind the router's word to the helper.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
-
-/// Does `work` on all of these side by side; each is `done`, in this thread, as soon as it is. `None`: the work panicked.
-pub(super) fn side_by_side<T: Sync, R: Send>(
-    all: &[T],
-    work: impl Fn(&T) -> R + Sync,
-    mut done: impl FnMut(&T, Option<R>),
-) {
-    let (sender, results) = channel();
-    let work = |at: usize| {
-        let result = catch_unwind(AssertUnwindSafe(|| work(&all[at])));
-        let _ = sender.send((at, result.ok())); // the other end is below
-    };
-    thread::scope(|scope| {
-        for at in 0..all.len() {
-            let work = &work;
-            // Where no thread can be started, it is done here.
-            if thread::Builder::new().spawn_scoped(scope, move || work(at)).is_err() {
-                work(at);
-            }
-        }
-        for (at, result) in results.iter().take(all.len()) {
-            done(&all[at], result);
-        }
-    });
-}
 
 /// Removes a folder, if it is empty, nobody has locked it, and this process may.
 pub fn remove_empty_folder(path: &Path) {
@@ -83,29 +56,6 @@ fn remove_folder(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// 32 interfaces were restored side by side, and the standby and the router, which wait for a sign of life, heard of all of them when the
-    /// last one was.
-    #[test]
-    fn each_interface_is_reported_as_soon_as_it_is_restored() {
-        let (sender, reported) = channel();
-        let reported = std::sync::Mutex::new(reported);
-        // The first one takes until the second one was reported.
-        let work = |which: &u32| match which {
-            1 => reported.lock().unwrap().recv_timeout(Duration::from_secs(180)).expect("a report"),
-            2 => 2,
-            _ => panic!("it panics"),
-        };
-        let mut heard = Vec::new();
-        side_by_side(&[1, 2, 3], work, |which, result| {
-            heard.push((*which, result));
-            if *which == 2 {
-                sender.send(20).unwrap();
-            }
-        });
-        heard.sort_unstable();
-        assert_eq!(heard, [(1, Some(20)), (2, Some(2)), (3, None)]);
-    }
 
     /// The lock was given back before the folder was removed, and a router that had got it in between started in a folder that was gone.
     #[test]

@@ -20,9 +20,30 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// The refusal of one of many.
+    pub fn at(self, at: usize) -> Refusal {
+        Refusal { at, failure: self }
+    }
+
     /// The same refusal, with what was to be done in front: `cannot change ...: refusal`.
     pub fn of(self, attempt: impl fmt::Display) -> Failure {
         Failure { message: format!("{attempt}: {}", self.message), ..self }
+    }
+}
+
+/// What of many was refused: those before it were not, and those behind it have not been tried.
+#[derive(Debug)]
+pub struct Refusal {
+    /// Its place among them, from 0.
+    pub at: usize,
+    /// Why.
+    pub failure: Failure,
+}
+
+impl From<Failure> for Refusal {
+    /// Before there was anything to refuse.
+    fn from(failure: Failure) -> Refusal {
+        failure.at(0)
     }
 }
 

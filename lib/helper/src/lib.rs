@@ -10,7 +10,7 @@
 //! | `message.rs` | requests, answers, and how they cross the socket |
 //! | `claims.rs`, `claims/owner.rs` | what one router has alone, and who has it: [`Claims`] |
 //! | `client.rs` | the router's side: [`Helper`] |
-//! | `server.rs` | the helper's side: [`serve_stdin`] |
+//! | `server.rs`, `server/many.rs` | the helper's side: [`serve_stdin`]; requests for many |
 //! | `end.rs` | what it does at its end |
 //! | `state.rs` | what the helper knows, and its standby as well |
 //! | `system.rs` | what it does outside its process |
@@ -21,6 +21,7 @@
 //! | `files.rs` | the files of a configuration, opened for the router |
 //! | `ingress.rs` | what keeps Linux's own stack from the frames of a port |
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
+//! | `underlay.rs`, `twins.rs` | interfaces under ports, prepared and restored; twins, made and removed |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
 //! | `twin.rs` | a TAP interface, without blocking |
 //! | `privileges.rs` | how the router and its threads give up their capabilities and their user |
@@ -53,13 +54,17 @@ mod state;
 mod system;
 pub mod terminal;
 pub mod twin;
+mod twins;
+mod underlay;
 
 pub use carried::carried;
 pub use claims::{Claim, Claims, Holder, Taken};
-pub use client::{Helper, HelperError, HelperHealth};
+pub use client::{Helper, HelperError, HelperHealth, Refused};
 pub use end::remove_empty_folder;
 pub use files::Named;
-pub use message::{LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted};
+pub use message::{
+    AT_ONCE, LinkChange, LinkPreparation, NeighborChange, PROTOCOL, SocketWanted, TwinStatus, TwinWanted,
+};
 pub use reach::Reach;
 pub use server::serve_stdin;
 pub use socket_file::{NoSocket, SocketFile};

@@ -19,10 +19,15 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::failure::{Failure, Refusal};
 use perigee_net::{InterfaceAddress, MacAddr, Namespace};
 
 /// How long a process at the other end may be silent while it is waited for. A request takes milliseconds; the machine may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many twins or interfaces are in one request at most: each is answered within [`PATIENCE`] of the one before it, and a start that is
+/// interrupted waits for them all.
+pub const AT_ONCE: usize = 32;
 
 /// The longest message in bytes; a twin with a thousand addresses fits.
 const LONGEST: usize = 128 * 1024;
@@ -145,11 +150,13 @@ pub struct TwinStatus {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    MakeTwin(TwinWanted),
+    /// Twins to make. Each of these is answered with [`Answer::Twin`] as soon as it is made, until one is [refused](Answer::Refused).
+    MakeTwins(Vec<TwinWanted>),
     ChangeLink(LinkChange),
-    /// The MAC address of an interface; answered with [`Answer::Mac`].
-    LinkMac(String),
-    PrepareLink(LinkPreparation),
+    /// The MAC addresses of interfaces. Each is answered with [`Answer::Mac`], until one is [refused](Answer::Refused).
+    LinkMacs(Vec<String>),
+    /// Interfaces to prepare. Each is answered with [`Answer::Done`] as soon as it is, until one is [refused](Answer::Refused).
+    PrepareLinks(Vec<LinkPreparation>),
     /// Answered with [`Answer::Socket`].
     OpenSocket {
         socket: SocketWanted,
@@ -180,20 +187,38 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Whether each interface has a name that Linux gives: it becomes a part of paths below `/proc/sys`, and of messages.
+    /// Whether each interface has a name that Linux gives: it becomes a part of paths below `/proc/sys`, and of messages. And whether there
+    /// are not more in one request than a router asks for.
     ///
     /// # Errors
-    /// The first one that has none.
-    pub(super) fn check(&self) -> Result<(), String> {
-        match self {
-            Request::MakeTwin(wanted) => check_name(&wanted.name),
+    /// The first one that has none, by its place; too many, or none at all.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let checked = match self {
+            Request::MakeTwins(wanted) => return check_names(wanted.iter().map(|wanted| wanted.name.as_str())),
+            Request::LinkMacs(names) => return check_names(names.iter().map(String::as_str)),
+            Request::PrepareLinks(wanted) => return check_names(wanted.iter().map(|wanted| wanted.name.as_str())),
             Request::ChangeLink(change) => check_name(&change.name),
-            Request::LinkMac(name) => check_name(name),
-            Request::PrepareLink(preparation) => check_name(&preparation.name),
             Request::MakeVlan { on, wanted, .. } => check_name(on).and_then(|()| check_name(&wanted.name)),
             _ => Ok(()),
-        }
+        };
+        checked.map_err(|why| Failure::from(why).at(0))
     }
+
+    /// Whether it has an answer for each of several, or a [refusal](Answer::Refused).
+    pub(super) fn is_for_many(&self) -> bool {
+        matches!(self, Request::MakeTwins(_) | Request::LinkMacs(_) | Request::PrepareLinks(_))
+    }
+}
+
+fn check_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Result<(), Refusal> {
+    let count = names.len();
+    if !(1..=AT_ONCE).contains(&count) {
+        let why =
+            format!("found {count} interfaces in one request, expected 1 to {AT_ONCE}; ask for the others in more");
+        return Err(Failure::from(why).at(0));
+    }
+    let check = |(at, name): (usize, &str)| check_name(name).map_err(|why| Failure::from(why).at(at));
+    names.enumerate().try_for_each(check)
 }
 
 /// The longest name of an interface, in bytes: IFNAMSIZ without the zero at its end.
@@ -224,6 +249,19 @@ pub(super) enum Answer {
     Done,
     /// A sentence: what could not be done, why, and what to do.
     Failed(String),
+    /// The same about one of many, by its place among them. Those behind it have not been tried, and no further answer comes.
+    Refused(usize, String),
+}
+
+/// The beginning of `all` that fits into one message, with much room for the rest of it: not more than [`AT_ONCE`], and at least one.
+pub(super) fn together<T: Serialize>(all: &[T]) -> &[T] {
+    let mut left = LONGEST / 2;
+    let fits = |item: &&T| {
+        let length = serde_json::to_vec(item).map_or(LONGEST, |text| text.len());
+        left.checked_sub(length).inspect(|now| left = *now).is_some()
+    };
+    let count = all.iter().take(AT_ONCE).take_while(fits).count();
+    &all[..count.max(1).min(all.len())]
 }
 
 /// Sends one message, with at most one descriptor.
@@ -337,10 +375,10 @@ mod tests {
             };
             let change = LinkChange { name: name.into(), ..LinkChange::default() };
             for request in [
-                Request::MakeTwin(twin.clone()),
+                Request::MakeTwins(vec![twin.clone()]),
                 Request::ChangeLink(change),
-                Request::LinkMac(name.into()),
-                Request::PrepareLink(LinkPreparation { name: name.into(), other_mac: None, mtu: None }),
+                Request::LinkMacs(vec![name.into()]),
+                Request::PrepareLinks(vec![LinkPreparation { name: name.into(), other_mac: None, mtu: None }]),
                 Request::MakeVlan { on: "wan".into(), vlan: 7, wanted: twin.clone() },
                 Request::MakeVlan {
                     on: name.into(),
@@ -354,12 +392,33 @@ mod tests {
     }
 
     #[test]
+    fn one_of_many_is_refused_by_its_place_and_too_many_are_refused() {
+        let macs = |names: Vec<String>| Request::LinkMacs(names).check().map_err(|refusal| refusal.at);
+        let names = |count: usize| (0..count).map(|n| format!("wan{n}")).collect::<Vec<_>>();
+        assert_eq!(macs(names(AT_ONCE)), Ok(()));
+        assert_eq!(macs([names(5), vec!["a b".into()], names(1)].concat()), Err(5));
+        for count in [0, AT_ONCE + 1] {
+            let refusal = Request::LinkMacs(names(count)).check().unwrap_err();
+            let expected = format!("found {count} interfaces in one request, expected 1 to {AT_ONCE}");
+            assert!(refusal.failure.to_string().starts_with(&expected), "{refusal:?}");
+        }
+    }
+
+    #[test]
     fn the_end_and_nonsense_are_told_apart() {
         let (a, b) = pair();
         rustix::io::write(&a, b"{\"make_twin\":7}").unwrap();
         assert!(receive::<Request>(&b).is_err());
         drop(a);
         assert!(receive::<Request>(&b).unwrap().is_none());
-        assert!(send(&b, &Request::LinkMac("wan".into()), None).is_err(), "nobody is there");
+        assert!(send(&b, &Request::LinkMacs(vec!["wan".into()]), None).is_err(), "nobody is there");
+    }
+
+    #[test]
+    fn what_is_sent_together_fits_into_a_message() {
+        let texts = |count: usize, length: usize| vec!["x".repeat(length); count];
+        let counts = [(0, 1), (1, 1), (AT_ONCE, 1), (1000, 1), (3, LONGEST / 6), (3, LONGEST / 4), (2, LONGEST)];
+        let together = counts.map(|(count, length)| together(&texts(count, length)).len());
+        assert_eq!(together, [0, 1, AT_ONCE, AT_ONCE, 2, 1, 1]);
     }
 }

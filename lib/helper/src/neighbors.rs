@@ -10,8 +10,9 @@ use rtnetlink::packet_route::route::RouteProtocol;
 use rtnetlink::{Handle, LinkUnspec, LinkVlan};
 
 use super::failure::Failure;
-use super::links::{TWIN_SETTINGS, add_address, find, set, set_all, with_netlink};
+use super::links::{add_address, find, set, set_all, with_netlink};
 use super::message::{NeighborChange, PROTOCOL, TwinWanted};
+use super::twins::TWIN_SETTINGS;
 
 /// Sets and removes entries of Linux's neighbor table, on changeable links and VLANs on them. Continues after a refusal; the first one
 /// is the error.
@@ -114,5 +115,6 @@ pub(super) fn make_vlan(
         set(&netlink, LinkUnspec::new_with_index(index).up()).await?;
         Ok(index)
     };
-    with_netlink(setup).map_err(|failure| failure.of(format_args!("cannot create the VLAN interface `{name}`")))
+    with_netlink(setup)
+        .map_err(|failure: Failure| failure.of(format_args!("cannot create the VLAN interface `{name}`")))
 }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
 //! A helper whose system is pretended: what it decides, without what it does. For the target `helper` of tests/fuzz.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
 use serde_json::Value;
 
-use super::message::receive;
+use super::message::{receive, together};
 use super::server::Server;
 use super::state::{Change, State};
 use crate::files::Named;
 
-pub use super::failure::Failure;
-pub use super::links::Undo;
-pub use super::system::{Changeable, System};
+pub use super::failure::{Failure, Refusal};
+pub use super::system::{Changeable, Each, System};
+pub use super::underlay::Undo;
 
 /// A helper.
 pub struct Rehearsal<S>(Server<S>);
@@ -22,8 +24,8 @@ pub struct Rehearsal<S>(Server<S>);
 /// What came of a message.
 #[derive(Debug)]
 pub enum Heard {
-    /// An answer, and the descriptor with it.
-    Answer(Value, Option<OwnedFd>),
+    /// Its answers, one for each of many, and the descriptors with them.
+    Answers(Vec<(Value, Option<OwnedFd>)>),
     /// It was no request: the helper ends.
     NoRequest(io::Error),
 }
@@ -47,16 +49,28 @@ impl<S: System> Rehearsal<S> {
         let (router, helper) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         send(&router, message, SendFlags::NOSIGNAL)?;
         shutdown(&router, Shutdown::Write)?;
-        match self.0.serve(&helper) {
+        // More answers may come than the socket has room for.
+        let (served, answers) = thread::scope(|scope| {
+            let answers = scope.spawn(move || {
+                let next = || receive::<Value>(&router).transpose();
+                std::iter::from_fn(next).collect::<io::Result<Vec<_>>>()
+            });
+            let served = self.0.serve(&helper);
+            drop(helper);
+            (served, answers.join())
+        });
+        match served {
             Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
                 return Ok(Heard::NoRequest(error));
             }
             result => result?,
         }
-        drop(helper);
-        let answer = receive::<Value>(&router)?;
-        let (answer, fd) = answer.ok_or_else(|| io::Error::other("the helper has not answered"))?;
-        Ok(Heard::Answer(answer, fd))
+        Ok(Heard::Answers(answers.map_err(|_| io::Error::other("the answers were not read"))??))
+    }
+
+    /// The interfaces that are restored at its end, by their numbers.
+    pub fn prepared(&self) -> BTreeSet<u32> {
+        self.0.state.undo.iter().map(Undo::index).collect()
     }
 
     /// What it knows, and what a standby knows that has heard of all changes that lead there.
@@ -66,10 +80,15 @@ impl<S: System> Rehearsal<S> {
     pub fn known(&self) -> io::Result<[String; 2]> {
         let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut copy = State::default();
-        for change in self.0.state.changes() {
-            super::message::send(&one, &change, None)?;
-            let heard = receive::<Change>(&other)?;
-            copy.apply(heard.ok_or_else(|| io::Error::other("a change has not arrived"))?.0);
+        let changes = self.0.state.changes();
+        let mut left = &changes[..];
+        while !left.is_empty() {
+            let part = together(left);
+            left = &left[part.len()..];
+            super::message::send(&one, &part, None)?;
+            let (heard, _) =
+                receive::<Vec<Change>>(&other)?.ok_or_else(|| io::Error::other("a change has not come"))?;
+            heard.into_iter().for_each(|change| copy.apply(change));
         }
         Ok([format!("{:?}", self.0.state), format!("{copy:?}")])
     }

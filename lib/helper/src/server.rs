@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -17,16 +18,18 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::claims;
-use super::end::{remove, side_by_side};
+use super::end::remove;
 use super::failure::Failure;
-use super::links::{self, Undo};
-use super::message::{Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send};
+use super::message::{AT_ONCE, Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send, together};
 use super::reach::Reach;
 use super::state::{Change, State};
-use super::system::{Linux, System, inside};
+use super::system::{Linux, System, inside, mistake};
+use super::{twins, underlay};
 use crate::files::Named;
 use crate::privileges;
 use perigee_net::Namespace;
+
+mod many;
 
 /// Serves the router at the other end of the standard input until it closes; then restores what was changed.
 ///
@@ -83,13 +86,32 @@ impl Process {
     }
 }
 
+/// Tells a standby of changes.
+fn send_all(standby: &OwnedFd, mut changes: &[Change]) -> io::Result<()> {
+    while !changes.is_empty() {
+        let part = together(changes);
+        changes = &changes[part.len()..];
+        send(standby, &part, None)?;
+    }
+    Ok(())
+}
+
+/// Changes the state, the standby's as well.
+fn note_in(state: &mut State, standby: &mut Option<Standby>, changes: Vec<Change>) {
+    if standby.as_ref().is_some_and(|standby| send_all(&standby.socket, &changes).is_err()) {
+        // The router sees its end, too, and has another one made.
+        standby.take().into_iter().for_each(Standby::dismiss);
+    }
+    changes.into_iter().for_each(|change| state.apply(change));
+}
+
 /// A helper. It is a standby while it has a predecessor.
 pub(super) struct Server<S> {
     pub(super) system: S,
     pub(super) state: State,
     standby: Option<Standby>,
     predecessor: Option<OwnedFd>,
-    /// Who made the socket to the router: a standby's predecessor, else the router.
+    /// Who made the socket to the router, until the first request: a standby's predecessor, else the router.
     maker: Option<Process>,
     router: Option<Process>,
     named: Named,
@@ -111,19 +133,32 @@ impl<S: System> Server<S> {
                 (Request::StandBy, Some(predecessor)) if first => self.predecessor = Some(predecessor),
                 (request, _) => {
                     match first {
-                        true => self.router_is(self.maker.as_ref().map(|process| process.number)),
+                        true => {
+                            let maker = self.maker.take();
+                            self.router_is(maker.map(|process| process.number));
+                        }
                         false => self.take_over()?,
                     }
-                    let (answer, fd) = match self.answer(request) {
-                        Ok(answer) => answer,
-                        Err(failure) => (Answer::Failed(failure.to_string()), None),
-                    };
-                    send(router, &answer, fd.as_ref().map(AsFd::as_fd))?;
-                    // Dropping `fd` leaves the router's copy the only one: the twin ends with the router.
+                    self.carry_out(request, router)?;
                 }
             }
             first = false;
         }
+    }
+
+    /// Carries out a request, and answers it.
+    fn carry_out(&mut self, request: Request, router: &OwnedFd) -> io::Result<()> {
+        let answered = match (request.check(), request) {
+            (Err(refusal), request) if request.is_for_many() => return many::say(router, Err(refusal)),
+            (Err(refusal), _) => Err(refusal.failure),
+            (Ok(()), Request::LinkMacs(names)) => return self.link_macs(&names, router),
+            (Ok(()), Request::PrepareLinks(preparations)) => return self.prepare_links(preparations, router),
+            (Ok(()), Request::MakeTwins(wanted)) => return self.make_twins(&wanted, router),
+            (Ok(()), request) => self.answer(request),
+        };
+        let (answer, fd) = answered.unwrap_or_else(|failure| (Answer::Failed(failure.to_string()), None));
+        // Dropping `fd` leaves the router's copy the only one.
+        send(router, &answer, fd.as_ref().map(AsFd::as_fd))
     }
 
     /// Takes over the predecessor's changes until the router asks for something, or is gone.
@@ -145,12 +180,15 @@ impl<S: System> Server<S> {
     /// Whoever asks a standby has nobody else to ask: the predecessor is dead, or does not answer, and must not wake up again. What it has
     /// still sent is taken over.
     fn take_over(&mut self) -> io::Result<()> {
-        if self.predecessor.is_none() {
-            return Ok(());
+        if self.predecessor.is_some() {
+            self.end_predecessor();
         }
-        self.end_predecessor();
         while self.predecessor.is_some() {
             self.hear_predecessor()?;
+        }
+        // Its sockets are closed before the twins that it has not handed over: these are gone with the process.
+        if let Some(predecessor) = self.maker.take() {
+            ready(&predecessor.handle, PollFlags::IN, PATIENCE / 2)?;
         }
         Ok(())
     }
@@ -176,10 +214,15 @@ impl<S: System> Server<S> {
     /// Waits for a change of the predecessor, or its end.
     fn hear_predecessor(&mut self) -> io::Result<()> {
         let Some(predecessor) = &self.predecessor else { return Ok(()) };
-        match receive::<Change>(predecessor)? {
-            Some((Change::Router(process), _)) => self.router_is(Some(process)),
-            Some((change, _)) => self.state.apply(change),
-            None => self.predecessor = None,
+        let Some((changes, _)) = receive::<Vec<Change>>(predecessor)? else {
+            self.predecessor = None;
+            return Ok(());
+        };
+        for change in changes {
+            match change {
+                Change::Router(process) => self.router_is(Some(process)),
+                change => self.state.apply(change),
+            }
         }
         Ok(())
     }
@@ -191,32 +234,31 @@ impl<S: System> Server<S> {
 
     /// Changes the state, the standby's as well.
     fn note(&mut self, change: Change) {
-        if let Some(standby) = &self.standby
-            && send(&standby.socket, &change, None).is_err()
-        {
-            // The router sees its end, too, and has another one made.
-            self.standby.take().into_iter().for_each(Standby::dismiss);
-        }
-        self.state.apply(change);
+        self.note_all(vec![change]);
     }
 
+    /// Several changes, in as few messages as they fit into.
+    fn note_all(&mut self, changes: Vec<Change>) {
+        note_in(&mut self.state, &mut self.standby, changes);
+    }
+
+    /// Notes an interface's name, unless the router may not name it.
     fn name(&mut self, namespace: Option<&Namespace>, name: &str) -> Result<(), Failure> {
-        if !self.state.may_name(namespace, name) {
-            return Err(format!("{name} was not one of the router's interfaces when it started").into());
-        }
-        self.note(Change::Named(namespace.cloned(), name.to_owned()));
+        let named = self.named(namespace, name)?;
+        self.note(named);
         Ok(())
+    }
+
+    fn named(&self, namespace: Option<&Namespace>, name: &str) -> Result<Change, Failure> {
+        match self.state.may_name(namespace, name) {
+            true => Ok(Change::Named(namespace.cloned(), name.to_owned())),
+            false => Err(format!("{name} was not one of the router's interfaces when it started").into()),
+        }
     }
 
     /// Refuses what happens in a namespace that the router has had nothing to do with before it was started: whoever has taken it over
     /// must not have any file opened that it names.
-    fn enters(&mut self, request: &Request) -> Result<(), Failure> {
-        let namespace = match request {
-            Request::MakeTwin(wanted) | Request::MakeVlan { wanted, .. } => &wanted.namespace,
-            Request::ChangeLink(change) => &change.namespace,
-            Request::OpenSocket { namespace, .. } | Request::ChangeNeighbors { namespace, .. } => namespace,
-            _ => return Ok(()),
-        };
+    fn enters(&mut self, namespace: Option<&Namespace>) -> Result<(), Failure> {
         match namespace {
             Some(namespace) if !self.state.may_enter(namespace) => {
                 Err(format!("{namespace} was not the router's network namespace when it started").into())
@@ -231,8 +273,13 @@ impl<S: System> Server<S> {
 
     fn answer(&mut self, request: Request) -> Result<(Answer, Option<OwnedFd>), Failure> {
         let done = Ok((Answer::Done, None));
-        request.check()?;
-        self.enters(&request)?;
+        let namespace = match &request {
+            Request::MakeVlan { wanted, .. } => &wanted.namespace,
+            Request::ChangeLink(change) => &change.namespace,
+            Request::OpenSocket { namespace, .. } | Request::ChangeNeighbors { namespace, .. } => namespace,
+            _ => &None,
+        };
+        self.enters(namespace.as_ref())?;
         match request {
             Request::RemoveAtEnd(_)
             | Request::Configuration(_)
@@ -263,41 +310,14 @@ impl<S: System> Server<S> {
             }
             Request::Standby => Ok((Answer::Socket, Some(self.start_standby()?))),
             Request::StandBy => Err("this helper is no standby".to_owned().into()),
-            Request::MakeTwin(wanted) => {
-                let namespace = wanted.namespace.clone();
-                self.name(namespace.as_ref(), &wanted.name)?;
-                let name = wanted.name.clone();
-                let (fd, status) = self.system.make_twin(wanted)?;
-                self.note(Change::Link(namespace, name, status.index));
-                Ok((Answer::Twin(status), Some(fd)))
+            Request::LinkMacs(_) | Request::PrepareLinks(_) | Request::MakeTwins(_) => {
+                Err("each of many is answered by itself".to_owned().into())
             }
             Request::ChangeLink(change) => {
                 let namespace = change.namespace.clone();
                 let changeable = self.state.changeable(namespace.as_ref());
                 let deleted = self.system.change(change, changeable)?;
                 deleted.into_iter().for_each(|link| self.note(Change::Deleted(namespace.clone(), link)));
-                done
-            }
-            Request::LinkMac(name) => {
-                let mac = self.system.mac(name)?;
-                Ok((Answer::Mac(mac), None))
-            }
-            Request::PrepareLink(preparation) => {
-                let name = preparation.name.clone();
-                self.name(None, &name)?;
-                let undo = self.system.look(&preparation)?;
-                self.forget_gone(&undo)?;
-                let link = undo.index();
-                let before = self.state.undo_of(&undo);
-                let again = before.is_some();
-                // Before it is done, so that it is undone whenever this process dies.
-                let noted = before.map_or_else(|| undo.clone(), |before| before.and(&undo));
-                self.note(Change::Preparing(noted));
-                let prepared = self.system.prepare(preparation, undo);
-                if prepared.is_err() && !again {
-                    self.note(Change::NotPrepared(link));
-                }
-                prepared?;
                 done
             }
             Request::OpenSocket { socket, namespace } => {
@@ -323,17 +343,6 @@ impl<S: System> Server<S> {
         }
     }
 
-    /// Forgets interfaces that had this one's name and are gone: it may be made again any number of times. One that was renamed is restored.
-    fn forget_gone(&mut self, undo: &Undo) -> Result<(), Failure> {
-        let others = self.state.undo.iter().filter(|older| older.had_the_name_of(undo));
-        let others: Vec<u32> = others.map(Undo::index).collect();
-        if !others.is_empty() {
-            let gone = self.system.gone(others)?;
-            gone.into_iter().for_each(|link| self.note(Change::NotPrepared(link)));
-        }
-        Ok(())
-    }
-
     /// Starts a standby that knows what this helper knows; returns the router's end of its socket.
     fn start_standby(&mut self) -> Result<OwnedFd, Failure> {
         let failed = |error: io::Error| Failure::from(error).of("cannot start a standby of the helper process");
@@ -345,9 +354,7 @@ impl<S: System> Server<S> {
         let process = self.system.start_standby(input).map_err(failed)?;
         let standby = Standby { process, socket };
         let told = send(&routers, &Request::StandBy, Some(others.as_fd()));
-        let told =
-            told.and_then(|()| self.state.changes().iter().try_for_each(|change| send(&standby.socket, change, None)));
-        if let Err(error) = told {
+        if let Err(error) = told.and_then(|()| send_all(&standby.socket, &self.state.changes())) {
             standby.dismiss();
             return Err(failed(error));
         }
@@ -384,14 +391,22 @@ impl Server<Linux> {
 
     /// Restores the last interfaces that are still prepared.
     fn restore_some(&mut self, router: &OwnedFd) {
-        let undo: Vec<_> = self.state.undo.iter().rev().take(AT_A_TIME).cloned().collect();
-        side_by_side(&undo, links::restore, |undo, result| {
-            if let Some(Err(error)) = result {
+        let undo: Vec<_> = self.state.undo.iter().rev().take(AT_ONCE).cloned().collect();
+        let mut left = undo.iter();
+        let mut done = |result: Result<(), Failure>| {
+            if let Err(error) = result {
                 tracing::warn!("{error}");
             }
-            self.note(Change::NotPrepared(undo.index()));
+            left.next().into_iter().for_each(|undo| self.note(Change::NotPrepared(undo.index())));
             lives(router);
-        });
+        };
+        let all = std::panic::catch_unwind(AssertUnwindSafe(|| underlay::restore(&undo, &mut done)));
+        // None of these is tried twice.
+        match all {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => done(Err(error)),
+            Err(_) => done(Err(mistake())),
+        }
     }
 
     /// A router that was killed closes this socket before others, and what it had claimed is free only when it has none left. One that ends
@@ -407,9 +422,6 @@ impl Server<Linux> {
     }
 }
 
-/// Interfaces that are restored, and twins that are removed, before the next ones are.
-const AT_A_TIME: usize = 32;
-
 /// How long a killed router may take to close its sockets: the kernel does it one after the other, 20 to 40 ms each.
 const LONGEST_END: Duration = Duration::from_secs(120);
 
@@ -417,8 +429,8 @@ impl Server<Linux> {
     /// Removes the twins that have not vanished with the router.
     fn remove_twins(&mut self, router: &OwnedFd) {
         for (namespace, links) in self.state.links() {
-            for links in links.chunks(AT_A_TIME).map(<[_]>::to_vec) {
-                if let Err(error) = inside(namespace.as_ref(), move || links::remove_twins(&links)) {
+            for links in links.chunks(AT_ONCE).map(<[_]>::to_vec) {
+                if let Err(error) = inside(namespace.as_ref(), move || twins::remove(&links)) {
                     // A namespace that is gone has taken them along.
                     tracing::debug!("{error}");
                 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::links::Undo;
+use super::underlay::Undo;
 use perigee_net::Namespace;
 
 /// A change of the state.

@@ -9,33 +9,43 @@ use std::os::unix::fs::MetadataExt;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 
 use perigee_net::{MacAddr, Namespace};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::failure::Failure;
-use super::links::{self, Undo};
+use super::failure::{Failure, Refusal};
 use super::message::{LinkChange, LinkPreparation, NeighborChange, SocketWanted, TwinStatus, TwinWanted};
-use super::neighbors;
+use super::underlay::{self, Undo};
+use super::{links, neighbors, twins};
 use crate::files::{self, Named};
 use crate::{privileges, sockets};
 
 /// The interfaces that a router may change once it has started, by their numbers; `None`: it has not started yet.
 pub type Changeable = Option<BTreeSet<u32>>;
 
-/// What a helper does to the system.
+/// Gets what came of each of many, as soon as it is done; returns whether to go on.
+pub type Each<'a, T> = &'a mut dyn FnMut(T) -> bool;
+
+/// What a helper does to the system. What is done with many is done with one after the other, until one is refused.
 pub trait System {
-    /// Makes a twin.
-    fn make_twin(&mut self, wanted: TwinWanted) -> Result<(OwnedFd, TwinStatus), Failure>;
+    /// Makes twins, all of them in one namespace.
+    fn make_twins(
+        &mut self,
+        namespace: Option<&Namespace>,
+        wanted: &[TwinWanted],
+        done: Each<(OwnedFd, TwinStatus)>,
+    ) -> Result<(), Refusal>;
     /// Changes an interface; returns the number of one that was to be deleted, and is not there any more.
     fn change(&mut self, change: LinkChange, changeable: Changeable) -> Result<Option<u32>, Failure>;
-    /// The MAC address of an interface.
-    fn mac(&mut self, name: String) -> Result<MacAddr, Failure>;
-    /// How to restore an interface after it was prepared.
-    fn look(&mut self, wanted: &LinkPreparation) -> Result<Undo, Failure>;
-    /// Prepares an interface for a port.
-    fn prepare(&mut self, wanted: LinkPreparation, undo: Undo) -> Result<(), Failure>;
+    /// The MAC addresses of interfaces.
+    fn macs(&mut self, names: &[String], done: Each<MacAddr>) -> Result<(), Refusal>;
+    /// How to restore interfaces after they were prepared. Nothing is changed.
+    fn look(&mut self, wanted: &[LinkPreparation], done: Each<Undo>) -> Result<(), Refusal>;
+    /// Prepares interfaces for ports. One that is refused is as it was.
+    fn prepare(&mut self, wanted: &[(LinkPreparation, Undo)], done: Each<()>) -> Result<(), Refusal>;
     /// Those of the interfaces of these numbers that are gone.
     fn gone(&mut self, links: Vec<u32>) -> Result<Vec<u32>, Failure>;
     /// Opens a socket.
@@ -61,25 +71,29 @@ pub trait System {
 pub(super) struct Linux;
 
 impl System for Linux {
-    fn make_twin(&mut self, wanted: TwinWanted) -> Result<(OwnedFd, TwinStatus), Failure> {
-        inside(wanted.namespace.clone().as_ref(), move || links::make_twin(&wanted))
+    fn make_twins(
+        &mut self,
+        namespace: Option<&Namespace>,
+        wanted: &[TwinWanted],
+        done: Each<(OwnedFd, TwinStatus)>,
+    ) -> Result<(), Refusal> {
+        inside_each(namespace, |made| twins::make(wanted, made), done)
     }
 
     fn change(&mut self, change: LinkChange, changeable: Changeable) -> Result<Option<u32>, Failure> {
         inside(change.namespace.clone().as_ref(), move || links::change(&change, changeable.as_ref()))
     }
 
-    fn mac(&mut self, name: String) -> Result<MacAddr, Failure> {
-        inside(None, move || links::mac(&name))
+    fn macs(&mut self, names: &[String], done: Each<MacAddr>) -> Result<(), Refusal> {
+        inside_each(None, |found| underlay::macs(names, found), done)
     }
 
-    fn look(&mut self, wanted: &LinkPreparation) -> Result<Undo, Failure> {
-        let wanted = wanted.clone();
-        inside(None, move || links::look(&wanted))
+    fn look(&mut self, wanted: &[LinkPreparation], done: Each<Undo>) -> Result<(), Refusal> {
+        inside_each(None, |found| underlay::look(wanted, found), done)
     }
 
-    fn prepare(&mut self, wanted: LinkPreparation, undo: Undo) -> Result<(), Failure> {
-        inside(None, move || links::prepare(&wanted, &undo))
+    fn prepare(&mut self, wanted: &[(LinkPreparation, Undo)], done: Each<()>) -> Result<(), Refusal> {
+        inside_each(None, |prepared| underlay::prepare(wanted, prepared), done)
     }
 
     fn gone(&mut self, links: Vec<u32>) -> Result<Vec<u32>, Failure> {
@@ -145,11 +159,39 @@ pub(super) fn inside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let done = match namespace.cloned() {
-        // A router with many ports makes thousands of these requests while it starts.
         None => std::panic::catch_unwind(AssertUnwindSafe(work)),
         Some(namespace) => thread::spawn(move || enter(&namespace).and_then(|()| work())).join(),
     };
-    done.unwrap_or_else(|_| Err("the helper made a mistake of its own".to_owned().into()))
+    done.unwrap_or_else(|_| Err(mistake()))
+}
+
+/// Runs `work` inside `namespace`, on a thread that ends with it. What it makes is `done` by this thread as soon as it is there. It ends when
+/// that says no; what it has made by then is `done`, too.
+fn inside_each<T: Send>(
+    namespace: Option<&Namespace>,
+    work: impl FnOnce(Each<T>) -> Result<(), Refusal> + Send,
+    done: Each<T>,
+) -> Result<(), Refusal> {
+    let (sender, made) = channel();
+    let goes_on = AtomicBool::new(true);
+    let is_wanted = &goes_on;
+    let work = move || {
+        namespace.map_or(Ok(()), enter)?;
+        work(&mut |item| sender.send(item).is_ok() && is_wanted.load(Ordering::Relaxed))
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, work).map_err(Failure::from)?;
+        for item in made {
+            if !done(item) {
+                goes_on.store(false, Ordering::Relaxed);
+            }
+        }
+        thread.join().unwrap_or_else(|_| Err(mistake().into()))
+    })
+}
+
+pub(super) fn mistake() -> Failure {
+    "the helper made a mistake: this is a bug in perigee".to_owned().into()
 }
 
 fn enter(namespace: &Namespace) -> Result<(), Failure> {
@@ -165,4 +207,47 @@ fn enter(namespace: &Namespace) -> Result<(), Failure> {
     };
     let file = std::fs::File::open(&path).map_err(failed)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| failed(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The router died among many interfaces: those that were prepared by the time the helper saw it were taken for untouched, and stayed as
+    /// they were.
+    #[test]
+    fn what_is_made_after_the_last_that_was_wanted_is_heard_of() {
+        let mut heard = Vec::new();
+        let work = |made: Each<u32>| {
+            for number in 1..=3 {
+                made(number);
+            }
+            Ok(())
+        };
+        let done = &mut |number| {
+            heard.push(number);
+            false
+        };
+        inside_each(None, work, done).unwrap();
+        assert_eq!(heard, [1, 2, 3]);
+    }
+
+    #[test]
+    fn work_among_many_ends_when_no_more_is_wanted() {
+        let work = |made: Each<u32>| {
+            while made(0) {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let mut left = 3;
+        let done = &mut |_| {
+            left -= 1;
+            left > 0
+        };
+        inside_each(None, work, done).unwrap();
+        assert!(left <= 0);
+        let refused = inside_each(None, |_: Each<u32>| panic!("a mistake"), &mut |_| true).unwrap_err();
+        assert_eq!(refused.failure.to_string(), mistake().to_string());
+    }
 }

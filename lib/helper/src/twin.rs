@@ -57,7 +57,7 @@ impl Twin {
 }
 
 /// Most threads that wait for the kernel.
-const THREADS: usize = 64;
+const THREADS: usize = 256;
 
 /// Drops twins, several at a time: with each interface that vanishes the kernel waits for all cores, 23 ms and longer on a busy machine.
 pub fn close_together(twins: Vec<Twin>) {

@@ -6,6 +6,8 @@
 
 #[path = "helper/ends.rs"]
 mod ends;
+#[path = "helper/many.rs"]
+mod many;
 #[path = "helper/silent.rs"]
 mod silent;
 
@@ -117,7 +119,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 fn a_name_of_any_length_does_not_end_the_helper() {
     let helper = start();
     for name in ["x".repeat(100_000), "../all".to_owned(), "a\n".to_owned()] {
-        let refused = helper.link_mac(&name).unwrap_err().to_string();
+        let refused = helper.link_macs(&[name]).unwrap_err().to_string();
         assert!(refused.contains("as the name of an interface") && refused.len() < 1000, "{refused}");
         assert!(!refused.contains(char::is_control), "{refused}");
     }
@@ -152,6 +154,10 @@ fn inside() {
     silent::a_standby_restores_what_a_stopped_helper_does_not();
     silent::a_file_system_that_does_not_answer_takes_no_helper();
     silent::a_file_that_was_replaced_stays();
+    many::many_interfaces_are_prepared_and_restored();
+    many::one_of_many_is_refused_by_its_place_and_those_with_it_are_left_alone();
+    many::a_standby_carries_on_among_many();
+    many::what_was_prepared_by_a_dead_helper_is_restored_by_its_standby();
     a_router_that_runs_changes_its_own_interfaces_alone();
     files_of_the_configuration_are_opened_and_no_others();
     the_helper_goes_on_without_the_routers_privileges();
@@ -489,7 +495,7 @@ fn refusals_are_sentences() {
     assert!(error.starts_with("cannot create the twin `odd`: "), "{error}");
     assert!(!exists("odd"), "half a twin is left behind");
     let gone = Helper::start_with(&mut Command::new("true")).unwrap();
-    eventually("an error from a helper that is gone", || gone.link_mac("lo").is_err());
+    eventually("an error from a helper that is gone", || gone.link_macs(&["lo".into()]).is_err());
     assert!(
         Helper::start(Path::new("/nonexistent"), Reach::Own)
             .unwrap_err()

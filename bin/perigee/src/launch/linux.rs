@@ -2,6 +2,7 @@
 //! The router's side in Linux: twins, VLANs on them, and the feeds by which it follows what happens there.
 
 use super::ports::Opened;
+use super::start::Start;
 use anyhow::{Context as _, Result};
 use perigee_config as config;
 use perigee_config::{Config, FpmAddress, FpmGuest};
@@ -12,21 +13,27 @@ use perigee_netlink::fpm::{self, Door, Guests};
 use perigee_netlink::{KernelStatistics, Scope, follow};
 use perigee_router::{Below, LinuxFeeds, Mailbox};
 
-/// Makes a twin for each port that should have one.
-pub(super) fn make_twins(config: &Config, opened: &Opened) -> Result<Vec<Option<(Twin, TwinStatus)>>> {
-    let twin = |(index, port): (usize, &config::Port)| {
-        let Some(helper) = opened.helper.as_ref().filter(|_| port.twin) else { return Ok(None) };
-        let wanted = TwinWanted {
-            name: port.name.clone(),
-            mac: opened.infos[index].mac,
-            mtu: port.mtu,
-            namespace: config.router.namespace.clone(),
-            addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac, port.mtu),
-            up: true,
-        };
-        Ok(Some(helper.make_twin(&wanted)?))
+/// Makes a twin for each port that should have one, many at a time.
+pub(super) fn make_twins(config: &Config, opened: &Opened, start: &Start) -> Result<Vec<Option<(Twin, TwinStatus)>>> {
+    let mut twins: Vec<Option<(Twin, TwinStatus)>> = config.ports.iter().map(|_| None).collect();
+    let Some(helper) = &opened.helper else { return Ok(twins) };
+    let wanted = |(index, port): (usize, &config::Port)| TwinWanted {
+        name: port.name.clone(),
+        mac: opened.infos[index].mac,
+        mtu: port.mtu,
+        namespace: config.router.namespace.clone(),
+        addresses: with_link_local(&config.interfaces[index].addresses, opened.infos[index].mac, port.mtu),
+        up: true,
     };
-    config.ports.iter().enumerate().map(twin).collect()
+    let ports: Vec<(usize, &config::Port)> = config.ports.iter().enumerate().filter(|(_, port)| port.twin).collect();
+    for part in ports.chunks(perigee_helper::AT_ONCE) {
+        start.step()?;
+        let wanted: Vec<TwinWanted> = part.iter().copied().map(wanted).collect();
+        for ((index, _), twin) in part.iter().zip(helper.make_twins(&wanted)?) {
+            twins[*index] = Some(twin);
+        }
+    }
+    Ok(twins)
 }
 
 /// The addresses, with the link-local one that the slow path speaks from: routing daemons need one, too.

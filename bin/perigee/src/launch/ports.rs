@@ -8,7 +8,8 @@ use perigee_config as config;
 use perigee_config::{Config, LinuxDriver};
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_helper::twin::Twin;
-use perigee_helper::{Helper, LinkPreparation, TwinStatus};
+use perigee_helper::{Helper, LinkPreparation, Refused, TwinStatus};
+use perigee_net::MacAddr;
 use perigee_packet::{Cutting, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use perigee_router::{PortQueues, RouterPort};
 use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort};
@@ -115,18 +116,22 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     let large = large_pool(eal, config);
     let steered = config.steers.clone();
     let mut opened = Opened { ports: vec![], infos: vec![], pollers, pools: vec![], rules: vec![], steered, helper };
+    let macs = prepare_links(config, opened.helper.as_deref(), start)?;
     let mut ports = BTreeMap::new();
     // DPDK numbers its ports itself; the others get numbers that are left.
     let (dpdk, own): (Vec<_>, Vec<_>) = config.ports.iter().enumerate().partition(|(_, port)| by_dpdk(&port.device));
     for (index, port) in dpdk {
-        let (wanted, pool) = prepare(config, (index, port), &opened, &pools, start)?;
+        start.step()?;
+        let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), macs[index]);
+        let pool = pools[&numa_node(&port.device)].clone();
         ports.insert(index, OpenPort::Dpdk(DpdkPort::open(eal, &wanted, &pool)?));
     }
     let taken: Vec<u16> = ports.values().map(|port: &OpenPort| port.info().port).collect();
     let mut numbers = (0..).filter(|number| !taken.contains(number));
     let mut prepared = Vec::new();
     for (index, port) in own {
-        let (wanted, pool) = prepare(config, (index, port), &opened, &pools, start)?;
+        let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), macs[index]);
+        let pool = pools[&numa_node(&port.device)].clone();
         let number = numbers.next().context("no number is left for a port")?;
         prepared.push((index, port, socket_config(&wanted, number, &pool), pool));
     }
@@ -155,17 +160,43 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     Ok(opened)
 }
 
-/// Prepares the interface under a port, if it has one; how it is opened, and with which pool.
-fn prepare(
-    config: &Config,
-    (index, port): (usize, &config::Port),
-    opened: &Opened,
-    pools: &BTreeMap<Option<u16>, Arc<MbufPool>>,
-    start: &Start,
-) -> Result<(PortConfig, Arc<MbufPool>)> {
-    start.step()?;
-    let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), opened.helper.as_deref())?;
-    Ok((wanted, pools[&numa_node(&port.device)].clone()))
+/// Prepares the interfaces under ports, many at a time: each request takes its turn twice on a busy machine. Returns the MAC address of each
+/// port, if it is known yet.
+fn prepare_links(config: &Config, helper: Option<&Helper>, start: &Start) -> Result<Vec<Option<MacAddr>>> {
+    let mut macs: Vec<Option<MacAddr>> = config.ports.iter().map(|port| port.mac).collect();
+    let linux = |(index, port)| interface_under(port).map(|under| (index, port, under));
+    let all: Vec<(usize, &config::Port, _)> = config.ports.iter().enumerate().filter_map(linux).collect();
+    for part in all.chunks(perigee_helper::AT_ONCE) {
+        start.step()?;
+        let helper = helper.ok_or_else(|| anyhow!("the helper process is missing"))?;
+        let failed = |Refused { at, error }| {
+            let name = part.get(at).map_or("", |(_, port, _)| port.name.as_str());
+            anyhow!(error).context(format!("port {name}"))
+        };
+        let names: Vec<String> = part.iter().map(|(.., (interface, _))| (*interface).clone()).collect();
+        let own = helper.link_macs(&names).map_err(failed)?;
+        let mut preparations = Vec::with_capacity(part.len());
+        for ((index, port, (interface, driver)), own) in part.iter().zip(own) {
+            let wanted = port.mac.unwrap_or(own);
+            macs[*index] = Some(wanted);
+            let mut preparation = LinkPreparation::new(interface, own, wanted, port.mtu);
+            // The kernel hears what a packet socket hears, and would answer too: it gets another MAC address. Not so with AF_XDP.
+            if matches!(driver, LinuxDriver::Xdp | LinuxDriver::AfXdp) {
+                preparation.other_mac = None;
+            }
+            preparations.push(preparation);
+        }
+        helper.prepare_links(&preparations).map_err(failed)?;
+    }
+    Ok(macs)
+}
+
+/// The interface of Linux under a port, and what drives it.
+fn interface_under(port: &config::Port) -> Option<(&String, LinuxDriver)> {
+    match &port.device {
+        config::Device::Linux { interface, driver } => Some((interface, *driver)),
+        config::Device::Dpdk(_) => None,
+    }
 }
 
 /// Opens a port by sockets of our own.
@@ -287,39 +318,21 @@ fn assigned(config: &Config) -> Vec<Vec<usize>> {
     pollers
 }
 
-/// How a port is opened; prepares the interface under it.
+/// How a port is opened, with a MAC address if it is known yet.
 fn port_config(
     config: &Config,
     port: &config::Port,
     (index, pollers): (u16, usize),
-    helper: Option<&Helper>,
-) -> Result<PortConfig> {
+    mac: Option<MacAddr>,
+) -> PortConfig {
     let workers = config.workers.len() as u16;
-    let mut mac = port.mac;
     let device = match &port.device {
         config::Device::Dpdk(device) => dpdk::Device::Dpdk(device.clone()),
-        config::Device::Linux { interface, driver } => {
-            let helper = helper.ok_or_else(|| anyhow!("the helper process is missing"))?;
-            let own = helper.link_mac(interface).with_context(|| format!("port {}", port.name))?;
-            let wanted = mac.unwrap_or(own);
-            mac = Some(wanted);
-            let mut preparation = LinkPreparation::new(interface, own, wanted, port.mtu);
-            // The kernel hears what a packet socket hears, and would answer too: it gets another MAC address. Not so with AF_XDP.
-            if matches!(driver, LinuxDriver::Xdp | LinuxDriver::AfXdp) {
-                preparation.other_mac = None;
-            }
-            let prepared = helper.prepare_link(&preparation);
-            prepared.with_context(|| format!("port {}", port.name))?;
-            match driver {
-                LinuxDriver::Packet | LinuxDriver::Xdp | LinuxDriver::AfPacket => {
-                    dpdk::Device::Interface(interface.clone())
-                }
-                LinuxDriver::AfXdp => dpdk::Device::Xdp(interface.clone()),
-            }
-        }
+        config::Device::Linux { interface, driver: LinuxDriver::AfXdp } => dpdk::Device::Xdp(interface.clone()),
+        config::Device::Linux { interface, .. } => dpdk::Device::Interface(interface.clone()),
     };
     let steers = config.steers.iter().any(|steer| steer.port.is_none_or(|port| port == index));
-    Ok(PortConfig {
+    PortConfig {
         receive_queues: port.queues.unwrap_or(pollers as u16),
         transmit_queues: workers + config.router.slow_paths,
         slow_path_queue: steers,
@@ -328,7 +341,7 @@ fn port_config(
         promiscuous: port.promiscuous,
         interrupts: config.router.idle == config::Idle::Adaptive,
         ..PortConfig::new(device)
-    })
+    }
 }
 
 /// All queues of all ports. Where some receive super-frames, the others' are cut before they leave.

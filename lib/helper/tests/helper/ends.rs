@@ -146,7 +146,10 @@ pub fn the_loopback_is_refused_and_stays_as_it_was() {
     ip("link set lo down");
     let (before, helper) = (link(), start());
     let why = "it is Linux's loopback, which leads to no wire; name an Ethernet interface";
-    assert_eq!(helper.link_mac("lo").unwrap_err().to_string(), format!("cannot use the interface `lo`: {why}"));
+    assert_eq!(
+        helper.link_macs(&["lo".into()]).unwrap_err().to_string(),
+        format!("cannot use the interface `lo`: {why}")
+    );
     let wanted = LinkPreparation { name: "lo".into(), other_mac: Some(MacAddr([2, 1, 2, 3, 4, 5])), mtu: Some(1500) };
     let refused = helper.prepare_link(&wanted).unwrap_err().to_string();
     assert_eq!(refused, format!("cannot prepare the interface `lo`: {why}"));

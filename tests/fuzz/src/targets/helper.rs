@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! The router's requests to its helper, whose system is pretended: whatever comes, the helper answers in order, and
-//! once the router has started it does nothing to what the router had not named before. Whoever takes the router over
-//! has this socket, and nothing else.
+//! The router's requests to its helper, whose system is pretended: whatever comes, the helper answers in order, for each of many up to a
+//! refusal. Once the router has started it does nothing to what the router had not named before. What it will restore at its end is
+//! what was prepared. Whoever takes the router over has this socket, and nothing else.
 
 use crate::input::Input;
 use crate::sentence;
-use perigee_helper::rehearsal::{Changeable, Failure, Heard, Rehearsal, System, Undo};
-use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, SocketWanted, TwinStatus, TwinWanted};
+use perigee_helper::rehearsal::{Changeable, Each, Failure, Heard, Refusal, Rehearsal, System, Undo};
+use perigee_helper::{AT_ONCE, LinkChange, LinkPreparation, NeighborChange, SocketWanted, TwinStatus, TwinWanted};
 use perigee_net::{MacAddr, Namespace};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +25,10 @@ const NAMESPACES: &[&str] = &["blue", "red", "1", "4294967295", "/proc/1/ns/net"
 const PATHS: &[&str] =
     &["/etc/router.toml", "/etc/script.lua", "/etc/shadow", "/run/perigee", "/run/perigee/api", "", "/"];
 const WORDS: &[&str] = &[
-    "make_twin",
+    "make_twins",
     "change_link",
-    "link_mac",
-    "prepare_link",
+    "link_macs",
+    "prepare_links",
     "open_socket",
     "change_neighbors",
     "make_vlan",
@@ -55,9 +55,11 @@ pub fn run(bytes: &[u8]) {
             continue;
         }
         match helper.hear(&message).unwrap_or_else(|error| panic!("the helper ends: {error}: {}", text(&message))) {
-            Heard::Answer(answer, _) => judge(&answer, &message, helper.system()),
+            Heard::Answers(answers) => judge(&answers, &message, helper.system()),
             Heard::NoRequest(_) => {}
         }
+        let prepared = helper.prepared();
+        helper.system().is_restored_by(&prepared);
         let [own, standbys] = helper.known().unwrap_or_else(|error| panic!("{error}: {}", text(&message)));
         assert_eq!(own, standbys, "the standby knows something else");
     }
@@ -67,25 +69,49 @@ fn text(message: &[u8]) -> String {
     String::from_utf8_lossy(message).into_owned()
 }
 
-/// Panics if an answer is none.
-fn judge(answer: &Value, message: &[u8], system: &mut Pretended) {
-    match answer {
-        Value::String(word) if word == "done" => {
-            let request: Value = serde_json::from_slice(message).expect("it was a request");
-            system.started |= request == "started" || request.get("started").is_some();
-        }
-        Value::String(word) => assert!(word == "socket" || word == "file", "{answer}"),
-        _ => match answer["failed"].as_str() {
-            Some(why) => sentence::check(why),
-            None => assert!(answer.get("mac").is_some() || answer.get("twin").is_some(), "{answer}"),
-        },
+/// Panics if answers are none to this request.
+fn judge(answers: &[(Value, Option<OwnedFd>)], message: &[u8], system: &mut Pretended) {
+    let request: Value = serde_json::from_slice(message).expect("it was a request");
+    let items = |word: &str| request.get(word).map(|items| items.as_array().map_or(0, Vec::len));
+    let done = |answer: &Value| answer == "done";
+    if let Some(count) = items("make_twins") {
+        return judge_many(answers, count, |answer, fd| answer.get("twin").is_some() && fd);
     }
+    if let Some(count) = items("link_macs") {
+        return judge_many(answers, count, |answer, fd| answer.get("mac").is_some() && !fd);
+    }
+    if let Some(count) = items("prepare_links") {
+        return judge_many(answers, count, |answer, fd| done(answer) && !fd);
+    }
+    let [(answer, fd)] = answers else { panic!("{} answers to one request", answers.len()) };
+    match answer["failed"].as_str() {
+        Some(why) => sentence::check(why),
+        None if done(answer) => system.started |= request == "started" || request.get("started").is_some(),
+        None => assert!((answer == "socket" || answer == "file") && fd.is_some(), "{answer}"),
+    }
+}
+
+/// Each of many has its answer, until one is refused: then that is the last one.
+fn judge_many(answers: &[(Value, Option<OwnedFd>)], count: usize, is_one: impl Fn(&Value, bool) -> bool) {
+    let (last, before) = answers.split_last().expect("an answer");
+    let answered = match last.0.get("refused") {
+        None => answers,
+        Some(refused) => {
+            // What is refused before anything is done has none before it.
+            let at = refused[0].as_u64().expect("a place") as usize;
+            assert!(at >= before.len() && at < count.max(1), "{} answers, and {refused} of {count}", before.len());
+            sentence::check(refused[1].as_str().expect("why"));
+            before
+        }
+    };
+    answered.iter().for_each(|(answer, fd)| assert!(is_one(answer, fd.is_some()), "{answer}"));
+    assert!(answered.len() < answers.len() || answers.len() == count, "{} answers for {count}", answers.len());
 }
 
 /// A message: any bytes, or a request.
 fn message(input: &mut Input) -> Vec<u8> {
     if input.chance(16) {
-        return input.bytes(300).to_vec();
+        return input.bytes(255).to_vec();
     }
     let mut message = serde_json::to_vec(&request(input)).expect("a value");
     if input.chance(16) && !message.is_empty() {
@@ -98,7 +124,7 @@ fn message(input: &mut Input) -> Vec<u8> {
 fn request(input: &mut Input) -> Value {
     let word = *input.pick(WORDS);
     let content = match word {
-        "make_twin" => twin(input),
+        "make_twins" => many(input, twin),
         "change_link" => json!({
             "name": name(input),
             "index": option(input, |input| json!(input.below(12))),
@@ -111,8 +137,10 @@ fn request(input: &mut Input) -> Value {
             "add": addresses(input),
             "delete": input.chance(80),
         }),
-        "link_mac" => name(input),
-        "prepare_link" => json!({ "name": name(input), "other_mac": option(input, mac), "mtu": option(input, number) }),
+        "link_macs" => many(input, name),
+        "prepare_links" => many(input, |input| {
+            json!({ "name": name(input), "other_mac": option(input, mac), "mtu": option(input, number) })
+        }),
         "open_socket" => {
             let socket = match input.below(4) {
                 0 => json!({ "monitor": number(input) }),
@@ -141,6 +169,17 @@ fn request(input: &mut Input) -> Value {
     json!({ word: content })
 }
 
+/// As many as a request may be about; at times none, or one too many.
+fn many(input: &mut Input, one: impl Fn(&mut Input) -> Value) -> Value {
+    let count = match input.byte() {
+        255 => AT_ONCE + 1,
+        254 => 0,
+        250..254 => AT_ONCE,
+        byte => 1 + usize::from(byte) % 5,
+    };
+    Value::Array((0..count).map(|_| one(input)).collect())
+}
+
 fn option(input: &mut Input, value: impl FnOnce(&mut Input) -> Value) -> Value {
     if input.chance(128) { value(input) } else { Value::Null }
 }
@@ -159,9 +198,9 @@ fn twin(input: &mut Input) -> Value {
 /// One of those that there are, or any text.
 fn one_of(input: &mut Input, from: &[&str]) -> Value {
     match input.byte() {
-        255 => json!(input.text(300).repeat(1 + input.below(400))),
+        255 => json!(input.text(255).repeat(1 + input.below(400))),
         230..255 => json!(input.text(20)),
-        _ => json!(input.pick(from)),
+        byte => json!(from[usize::from(byte) % from.len()]),
     }
 }
 
@@ -209,6 +248,8 @@ struct Pretended {
     next: u32,
     /// Interfaces that were made for the router.
     own: BTreeSet<(Place, u32)>,
+    /// Interfaces that were prepared.
+    prepared: BTreeSet<u32>,
     /// What was named before the start.
     names: BTreeSet<(Place, String)>,
     namespaces: BTreeSet<Namespace>,
@@ -217,8 +258,16 @@ struct Pretended {
 impl Pretended {
     fn new() -> Pretended {
         let links = (1..).zip(["lo", "eth0", "eth1"]).map(|(number, name)| ((None, name.to_owned()), number)).collect();
-        let (own, names, namespaces) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Pretended { started: false, links, next: 4, own, names, namespaces }
+        let (own, prepared, names, namespaces) = Default::default();
+        Pretended { started: false, links, next: 4, own, prepared, names, namespaces }
+    }
+
+    /// What is `known` to be restored at the end is what was prepared, unless it is gone.
+    fn is_restored_by(&self, known: &BTreeSet<u32>) {
+        assert!(known.is_subset(&self.prepared), "{known:?} are restored, {:?} are prepared", self.prepared);
+        let there = |link: &&u32| self.links.iter().any(|((place, _), number)| place.is_none() && number == *link);
+        let left: Vec<&u32> = self.prepared.difference(known).filter(there).collect();
+        assert!(left.is_empty(), "{left:?} stay prepared");
     }
 
     fn find(&self, place: &Place, name: &str) -> Result<u32, Failure> {
@@ -277,11 +326,23 @@ fn descriptor() -> OwnedFd {
 }
 
 impl System for Pretended {
-    fn make_twin(&mut self, wanted: TwinWanted) -> Result<(OwnedFd, TwinStatus), Failure> {
-        self.enter(&wanted.namespace);
-        self.names(&wanted.namespace, &wanted.name);
-        let index = self.make(&wanted.namespace, &wanted.name)?;
-        Ok((descriptor(), TwinStatus { name: wanted.name, namespace: wanted.namespace, index }))
+    fn make_twins(
+        &mut self,
+        namespace: Option<&Namespace>,
+        wanted: &[TwinWanted],
+        done: Each<(OwnedFd, TwinStatus)>,
+    ) -> Result<(), Refusal> {
+        let place = namespace.cloned();
+        self.enter(&place);
+        wanted.iter().for_each(|wanted| self.names(&place, &wanted.name));
+        for (at, wanted) in wanted.iter().enumerate() {
+            assert_eq!(wanted.namespace, place);
+            let index = self.make(&place, &wanted.name).map_err(|failure| failure.at(at))?;
+            if !done((descriptor(), TwinStatus { name: wanted.name.clone(), namespace: place.clone(), index })) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn change(&mut self, change: LinkChange, changeable: Changeable) -> Result<Option<u32>, Failure> {
@@ -301,19 +362,41 @@ impl System for Pretended {
         Ok(None)
     }
 
-    fn mac(&mut self, name: String) -> Result<MacAddr, Failure> {
-        self.find(&None, &name).map(|_| MacAddr([2; 6]))
+    fn macs(&mut self, names: &[String], done: Each<MacAddr>) -> Result<(), Refusal> {
+        for (at, name) in names.iter().enumerate() {
+            self.find(&None, name).map_err(|failure| failure.at(at))?;
+            if !done(MacAddr([2; 6])) {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    fn look(&mut self, wanted: &LinkPreparation) -> Result<Undo, Failure> {
-        self.names(&None, &wanted.name);
-        Ok(Undo::of_nothing(&wanted.name, self.find(&None, &wanted.name)?))
+    fn look(&mut self, wanted: &[LinkPreparation], done: Each<Undo>) -> Result<(), Refusal> {
+        wanted.iter().for_each(|wanted| self.names(&None, &wanted.name));
+        for (at, wanted) in wanted.iter().enumerate() {
+            let index = self.find(&None, &wanted.name).map_err(|failure| failure.at(at))?;
+            if !done(Undo::of_nothing(&wanted.name, index)) {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    fn prepare(&mut self, wanted: LinkPreparation, undo: Undo) -> Result<(), Failure> {
-        self.names(&None, &wanted.name);
-        assert_eq!(self.find(&None, &wanted.name)?, undo.index());
-        if wanted.mtu == Some(0) { Err("the kernel refuses it".to_owned().into()) } else { Ok(()) }
+    fn prepare(&mut self, wanted: &[(LinkPreparation, Undo)], done: Each<()>) -> Result<(), Refusal> {
+        for (at, (wanted, undo)) in wanted.iter().enumerate() {
+            self.names(&None, &wanted.name);
+            let index = self.find(&None, &wanted.name).map_err(|failure| failure.at(at))?;
+            assert_eq!(index, undo.index());
+            if wanted.mtu == Some(0) {
+                return Err(Failure::from("the kernel refuses it".to_owned()).at(at));
+            }
+            self.prepared.insert(index);
+            if !done(()) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn gone(&mut self, links: Vec<u32>) -> Result<Vec<u32>, Failure> {
