@@ -12,6 +12,7 @@ mod running;
 mod start;
 
 pub use claims::ends;
+use running::HeldTwins;
 pub use running::{Running, spawn};
 pub use start::{Interrupted, Start};
 
@@ -376,6 +377,7 @@ fn assemble(
         ports: opened.ports,
         pools: opened.pools,
         helper: opened.helper,
+        twins: HeldTwins::default(),
     };
     running.start_threads(&eal, workers, &places, &scripts, helpers, (slow, linux))?;
     Ok(running)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Twins in Linux, inside the namespace of the calling thread: how they are made, and removed. Many share a netlink socket.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 
 use futures::TryStreamExt;
@@ -26,6 +28,9 @@ pub(super) const TWIN_SETTINGS: [(&str, &str, &str); 9] = [
     ("ipv6", "dad_transmits", "0"),
     ("ipv6", "addr_gen_mode", "1"), // none: no link-local address that the router does not know
 ];
+
+/// From how many on twins are removed together: fewer are not worth a look at all interfaces.
+const MANY: usize = 8;
 
 /// The alias by which a twin is known to be one, when its router has ended and it is still there.
 const ALIAS: &str = "perigee twin";
@@ -91,6 +96,11 @@ pub(super) fn remove(links: &[(String, u32)]) -> Result<(), Failure> {
 /// One that is gone needs nothing. The kernel may have given its number to another one, which is left alone: a twin has its alias, a VLAN its
 /// name.
 async fn remove_all(netlink: &Handle, links: &[(String, u32)]) -> Result<(), Failure> {
+    if links.len() >= MANY
+        && let Err(error) = remove_as_group(netlink, links).await
+    {
+        tracing::debug!("the twins cannot be removed together: {error}");
+    }
     let mut result = Ok(());
     for (name, index) in links {
         let found = match netlink.link().get().match_index(*index).execute().try_next().await {
@@ -106,6 +116,45 @@ async fn remove_all(netlink: &Handle, links: &[(String, u32)]) -> Result<(), Fai
         }
     }
     result
+}
+
+/// Removes twins by one message, about a group that nothing else is in: the kernel waits for all cores once instead of once with each.
+async fn remove_as_group(netlink: &Handle, links: &[(String, u32)]) -> Result<(), Failure> {
+    let own: BTreeSet<u32> = links.iter().map(|(_, index)| *index).collect();
+    let all: Vec<LinkMessage> = netlink.link().get().execute().try_collect().await?;
+    let group = unused_group(&all);
+    for link in all.iter().filter(|link| own.contains(&link.header.index) && is_twin(link)) {
+        let message = LinkUnspec::new_with_index(link.header.index);
+        let moved = netlink.link().set(message.append_extra_attribute(LinkAttribute::Group(group)).build());
+        match moved.execute().await {
+            Err(error) if !is_absent(&error) => return Err(error.into()),
+            _ => {}
+        }
+    }
+    // Not of one interface.
+    let mut removal = netlink.link().del(0);
+    removal.message_mut().attributes.push(LinkAttribute::Group(group));
+    match removal.execute().await {
+        Err(error) if !is_absent(&error) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The number of a group (`ip link show group`) that no interface is in, and that nobody else chooses.
+fn unused_group(all: &[LinkMessage]) -> u32 {
+    let group = |link: &LinkMessage| {
+        attribute(link, |a| match a {
+            LinkAttribute::Group(group) => Some(*group),
+            _ => None,
+        })
+    };
+    let used: BTreeSet<u32> = all.iter().filter_map(group).collect();
+    let random = || RandomState::new().build_hasher().finish() as u32 | 1 << 31;
+    let mut chosen = random();
+    while used.contains(&chosen) {
+        chosen = random();
+    }
+    chosen
 }
 
 /// Whether it is a twin, of whichever router.

@@ -158,6 +158,7 @@ fn inside() {
     many::one_of_many_is_refused_by_its_place_and_those_with_it_are_left_alone();
     many::a_standby_carries_on_among_many();
     many::what_was_prepared_by_a_dead_helper_is_restored_by_its_standby();
+    many::many_twins_are_removed_together_and_nothing_else();
     a_router_that_runs_changes_its_own_interfaces_alone();
     files_of_the_configuration_are_opened_and_no_others();
     the_helper_goes_on_without_the_routers_privileges();

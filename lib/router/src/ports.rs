@@ -15,7 +15,7 @@ mod underlay;
 use losses::Losses;
 pub(crate) use outputs::Outputs;
 use perigee_config::{Config, Device};
-use perigee_helper::twin::{Twin, close_together};
+use perigee_helper::twin::Twin;
 use perigee_helper::{LinkPreparation, TwinStatus};
 use perigee_net::MacAddr;
 use perigee_netlink::{LinkLosses, LinkStatistics, Source};
@@ -278,12 +278,11 @@ impl Ports {
         self.ports.iter().filter_map(|port| port.twin.as_ref()).filter(|twin| twin.usable()).map(AsFd::as_fd)
     }
 
-    /// Gives up the queues, and with them the buffers in them, and the twins.
-    pub(crate) fn close(&mut self) {
+    /// Gives up the queues, and with them the buffers in them; returns the twins.
+    pub(crate) fn close(&mut self) -> Vec<Twin> {
         self.receivers.clear();
         self.outputs.close();
-        let twins = self.ports.iter_mut().filter_map(|port| port.twin.take());
-        close_together(twins.map(PortTwin::into_inner).collect());
+        self.ports.iter_mut().filter_map(|port| port.twin.take()).map(PortTwin::into_inner).collect()
     }
 }
 

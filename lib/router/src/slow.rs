@@ -36,6 +36,7 @@ use crate::taps::Taps;
 use crate::workers::Workers;
 use perigee_api::answers::VersionStatus;
 use perigee_config::{Config, Machine};
+use perigee_helper::twin::Twin;
 use perigee_modules::Punted;
 use perigee_modules::fragments::Fragments;
 use perigee_net::InterfaceId;
@@ -314,14 +315,15 @@ impl SlowThread {
         self.parts.ports.look_at_losses(self.linux.statistics());
     }
 
-    /// Frees the packets that are still held here; to be called when workers and assistants have ended.
-    pub fn finish(&mut self) {
+    /// Frees the packets that are still held here; to be called when workers and assistants have ended. Returns the twins, which Linux has
+    /// while they are not dropped: the helper removes all of them together.
+    pub fn finish(&mut self) -> Vec<Twin> {
         let waiting = self.parts.workers.drain() + self.parts.assistants.drain() + self.slow.queued();
         if waiting > 0 {
             tracing::info!("{waiting} packets still waited for the slow path or for neighbors: they are lost");
         }
         self.batch.discard(Mask::ALL);
         self.taps.end();
-        self.parts.ports.close();
+        self.parts.ports.close()
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use perigee_api::{Backend as _, Reply, Request, Server};
 use perigee_config::Config;
 use perigee_dpdk::{self as dpdk, Eal, FlowRule, MbufPool};
+use perigee_helper::twin::{Twin, close_together};
 use perigee_helper::{Helper, SocketFile, confine, privileges};
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
@@ -13,7 +14,7 @@ use perigee_packet::{Pool, PortInfo};
 use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, Settings, SlowParts, SlowThread};
 use perigee_worker::{Stop, Worker};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 
 /// A router that runs.
@@ -32,8 +33,30 @@ pub struct Running {
     pub(super) rules: Vec<FlowRule>,
     pub(super) ports: Vec<OpenPort>,
     pub(super) pools: Vec<Arc<MbufPool>>,
-    /// The last one: it restores interfaces that are no longer used, and removes folders that are left.
+    /// It restores interfaces that are no longer used, and removes twins, and folders that are left.
     pub(super) helper: Option<Arc<Helper>>,
+    /// The last ones, as the helper removes all of them together, and the kernel one after the other.
+    pub(super) twins: HeldTwins,
+}
+
+/// The twins of a slow path that has ended.
+#[derive(Clone, Default)]
+pub(super) struct HeldTwins(Arc<Mutex<Vec<Twin>>>);
+
+impl HeldTwins {
+    fn hold(&self, twins: Vec<Twin>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(twins);
+    }
+}
+
+impl Drop for HeldTwins {
+    fn drop(&mut self) {
+        // Of the last of the clones.
+        if let Some(twins) = Arc::get_mut(&mut self.0) {
+            // Those that the helper has not removed, as it is dead.
+            close_together(std::mem::take(twins.get_mut().unwrap_or_else(PoisonError::into_inner)));
+        }
+    }
 }
 
 /// What every thread of the router does first.
@@ -126,7 +149,7 @@ impl Running {
             };
             self.assistants.push(self.guarded(format!("slow-path-{}", self.assistants.len() + 1), body)?);
         }
-        let (eal, stop) = (eal.clone(), self.stop.clone());
+        let (eal, stop, twins) = (eal.clone(), self.stop.clone(), self.twins.clone());
         let (cores, readable) = (cores.to_vec(), readable(&slow.settings));
         let body = move || {
             let _registered = enter(&eal);
@@ -135,7 +158,7 @@ impl Running {
             let mut slow = SlowThread::new(slow, linux);
             slow.run();
             debug_assert!(stop.requested());
-            slow.finish();
+            twins.hold(slow.finish());
         };
         self.slow = Some(self.guarded("slow-path".to_owned(), body)?);
         privileges::drop_all().context("the capabilities cannot be dropped")?;
@@ -200,7 +223,8 @@ impl Running {
             panicked += usize::from(thread.join().is_err());
         }
         drop(self.server.take());
-        // Dropped after the pools, with which DPDK ends.
+        // Dropped after the pools, with which DPDK ends; first the helper.
+        let _twins = self.twins.clone();
         let _helper = self.helper.take();
         let pools = std::mem::take(&mut self.pools);
         let kept = self.kept_by_drivers();

@@ -4,7 +4,7 @@
 use super::silent::kill;
 use super::{LinkPreparation, children, exists, ip, setting, start, twin};
 use perigee_helper::{AT_ONCE, TwinWanted};
-use perigee_net::MacAddr;
+use perigee_net::{MacAddr, Namespace};
 
 /// More than one request takes.
 const COUNT: usize = 2 * AT_ONCE + 7;
@@ -136,4 +136,27 @@ pub(super) fn what_was_prepared_by_a_dead_helper_is_restored_by_its_standby() {
         assert!(!(0..COUNT).any(is_prepared), "it died when left{dies_after} was changed");
     }
     delete(COUNT);
+}
+
+/// A router that ends keeps its twins until the helper has removed them, by one message.
+pub(super) fn many_twins_are_removed_together_and_nothing_else() {
+    make(2);
+    ip("link set left1 group 7");
+    ip("tuntap add dev other mode tap");
+    ip("netns add crowd");
+    for namespace in [None, Some(Namespace::Name("crowd".into()))] {
+        let helper = start();
+        let wanted = (0..COUNT).map(|n| TwinWanted { namespace: namespace.clone(), ..twin(&format!("wan{n}")) });
+        let made = helper.make_twins(&wanted.collect::<Vec<_>>()).unwrap();
+        let below = if namespace.is_some() { "-n crowd " } else { "" };
+        let there = || ip(&format!("{below}-o link show")).matches("wan").count();
+        assert_eq!(there(), COUNT);
+        drop(helper);
+        assert_eq!(there(), 0);
+        assert!(made.iter().all(|(twin, _)| twin.read(&mut [0; 64]).is_err()), "they are held here");
+    }
+    ["left0", "left1", "right0", "other"].iter().for_each(|name| assert!(exists(name), "{name}"));
+    ip("netns del crowd");
+    ip("link del other");
+    delete(2);
 }
