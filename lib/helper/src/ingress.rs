@@ -6,6 +6,8 @@
 //! the link reached Linux past filters, policer and checks of sources. A classifier at the interface's ingress drops what is left there,
 //! behind the sockets and before Linux: by traffic control, as that needs neither a program nor a library.
 
+use std::collections::BTreeSet;
+
 use futures::{StreamExt, TryStreamExt};
 use rtnetlink::Handle;
 use rtnetlink::packet_core::{
@@ -15,6 +17,9 @@ use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::tc::{
     TcAttribute, TcBpfFlags, TcFilterBpf, TcFilterBpfOption, TcHandle, TcMessage, TcOption,
 };
+use rustix::io::Errno;
+
+use super::links::is_absent;
 
 /// Before all classifiers of others: what they let through would reach Linux.
 const PRIORITY: u16 = 1;
@@ -27,27 +32,31 @@ const DROP: u32 = 2;
 const TCA_BPF_OPS_LEN: u16 = 4;
 const TCA_BPF_OPS: u16 = 5;
 
-/// Whether the interface has an ingress to classify at, of somebody's.
-pub(super) async fn is_there(netlink: &Handle, index: u32) -> Result<bool, rtnetlink::Error> {
+/// The interfaces that have an ingress to classify at, of somebody's. Linux lists those of all, so they are asked for once for many.
+pub(super) async fn all(netlink: &Handle) -> Result<BTreeSet<u32>, rtnetlink::Error> {
     let mut all = netlink.qdisc().get().execute();
-    let mut found = false;
-    // Linux lists those of all interfaces; the list is read to its end, as the socket is used again.
+    let mut found = BTreeSet::new();
+    // The list is read to its end, as the socket is used again.
     while let Some(one) = all.try_next().await? {
         let has = |kind: &str| one.attributes.iter().any(|a| matches!(a, TcAttribute::Kind(name) if name == kind));
-        found |= u32::try_from(one.header.index) == Ok(index) && KINDS.into_iter().any(has);
+        found.extend(u32::try_from(one.header.index).ok().filter(|_| KINDS.into_iter().any(has)));
     }
     Ok(found)
 }
 
-/// Drops what comes in by the interface, behind the sockets that read it.
-pub(super) async fn close(netlink: &Handle, index: u32) -> Result<(), rtnetlink::Error> {
-    if !is_there(netlink, index).await? {
+/// Drops what comes in by the interface, behind the sockets that read it. It gets an ingress, unless one `was_there`.
+pub(super) async fn close(netlink: &Handle, index: u32, was_there: bool) -> Result<(), rtnetlink::Error> {
+    if !was_there {
         let mut message = of(index)?;
         message.header.parent = TcHandle::CLSACT;
         message.header.handle = TcHandle { major: u16::MAX, minor: 0 };
         message.attributes.push(TcAttribute::Kind(KINDS[0].to_owned()));
         let create = NLM_F_CREATE | NLM_F_EXCL;
-        send(netlink, RouteNetlinkMessage::NewQueueDiscipline(message), create).await?;
+        match send(netlink, RouteNetlinkMessage::NewQueueDiscipline(message), create).await {
+            // Somebody has made one meanwhile, or a request names the interface twice.
+            Err(error) if is(&error, Errno::EXIST) => {}
+            result => result?,
+        }
     }
     let program = [&RETURN.to_ne_bytes()[..], &[0, 0], &DROP.to_ne_bytes()[..]].concat();
     let options = [
@@ -65,9 +74,6 @@ pub(super) async fn close(netlink: &Handle, index: u32) -> Result<(), rtnetlink:
 
 /// Undoes [`close`]: the whole ingress, unless it `was_there` before. What is gone needs nothing.
 pub(super) async fn open(netlink: &Handle, index: u32, was_there: bool) -> Result<(), rtnetlink::Error> {
-    if !is_there(netlink, index).await.unwrap_or(false) {
-        return Ok(());
-    }
     if was_there {
         return match send(netlink, RouteNetlinkMessage::DelTrafficFilter(classifier(index)?), 0).await {
             // Linux has several words for a classifier that is not there.
@@ -77,7 +83,16 @@ pub(super) async fn open(netlink: &Handle, index: u32, was_there: bool) -> Resul
     }
     let mut message = of(index)?;
     message.header.parent = TcHandle::CLSACT;
-    send(netlink, RouteNetlinkMessage::DelQueueDiscipline(message), 0).await
+    match send(netlink, RouteNetlinkMessage::DelQueueDiscipline(message), 0).await {
+        // There is none, or Linux has no traffic control.
+        Err(error) if is_absent(&error) || is(&error, Errno::OPNOTSUPP) => Ok(()),
+        result => result,
+    }
+}
+
+fn is(error: &rtnetlink::Error, refusal: Errno) -> bool {
+    matches!(error, rtnetlink::Error::NetlinkError(message)
+        if message.to_io().raw_os_error() == Some(refusal.raw_os_error()))
 }
 
 fn of(index: u32) -> Result<TcMessage, rtnetlink::Error> {

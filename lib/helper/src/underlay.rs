@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The interfaces under ports, inside the namespace of the calling thread: how they are prepared, and restored. Many share a netlink socket.
 
+use std::collections::BTreeSet;
+
 use perigee_net::MacAddr;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use rtnetlink::{Handle, LinkUnspec};
@@ -74,9 +76,11 @@ fn is_ethernet(link: &LinkMessage) -> Result<(), Failure> {
 /// How to restore interfaces after [`prepare`], one after the other; `found` says whether to go on. Nothing is changed.
 pub(super) fn look(wanted: &[LinkPreparation], found: &mut dyn FnMut(Undo) -> bool) -> Result<(), Refusal> {
     let look = async |netlink: Handle| {
+        // Where Linux has no traffic control, there are none.
+        let ingresses = ingress::all(&netlink).await.unwrap_or_default();
         for (at, wanted) in wanted.iter().enumerate() {
             let failed = |failure: Failure| cannot_prepare(failure, wanted).at(at);
-            if !found(look_at(&netlink, wanted).await.map_err(failed)?) {
+            if !found(look_at(&netlink, wanted, &ingresses).await.map_err(failed)?) {
                 break;
             }
         }
@@ -89,7 +93,7 @@ fn cannot_prepare(failure: Failure, wanted: &LinkPreparation) -> Failure {
     failure.of(format_args!("cannot prepare the interface `{}`", wanted.name))
 }
 
-async fn look_at(netlink: &Handle, wanted: &LinkPreparation) -> Result<Undo, Failure> {
+async fn look_at(netlink: &Handle, wanted: &LinkPreparation, ingresses: &BTreeSet<u32>) -> Result<Undo, Failure> {
     let name = &wanted.name;
     let link = find(netlink, name).await?;
     is_ethernet(&link)?;
@@ -112,8 +116,7 @@ async fn look_at(netlink: &Handle, wanted: &LinkPreparation) -> Result<Undo, Fai
             LinkAttribute::GroMaxSize(size) => Some(*size),
             _ => None,
         }),
-        // Where Linux has no traffic control, there is none.
-        had_ingress: ingress::is_there(netlink, link.header.index).await.unwrap_or(false),
+        had_ingress: ingresses.contains(&link.header.index),
         settings: current_settings(name),
     })
 }
@@ -159,7 +162,7 @@ async fn prepare_one(netlink: &Handle, wanted: &LinkPreparation, undo: &Undo) ->
 
 /// Linux's own stack gets nothing that comes in by the interface under a port.
 async fn keep_from_linux(netlink: &Handle, undo: &Undo) {
-    let Err(error) = ingress::close(netlink, undo.index).await else { return };
+    let Err(error) = ingress::close(netlink, undo.index, undo.had_ingress).await else { return };
     let (name, error) = (&undo.name, Failure::from(error));
     let kept = set_all(name, &WITHOUT_INGRESS);
     let rest = match kept {
