@@ -45,8 +45,11 @@ local RTLD_NOW = 2
 local load = ffi.load
 ffi.load = function(name, global)
   -- A name without a folder is one of the system's libraries.
-  local handle = type(name) == "string" and name:find("/", 1, true) and dlopen(name, RTLD_NOW)
-  if handle ~= false and handle == nil then error(ffi.string(dlerror()), 2) end
+  local handle
+  if type(name) == "string" and name:find("/", 1, true) then
+    handle = dlopen(name, RTLD_NOW)
+    if handle == nil then error(ffi.string(dlerror()), 2) end
+  end
   local loaded, found = pcall(load, name, global)
   if handle then dlclose(handle) end
   if not loaded then error(found, 2) end

@@ -520,6 +520,19 @@ fn a_finalizer_that_does_not_return_does_not_keep_the_end() {
     bed.run(&scripts, || wait("a round", || scripts.late(1).is_empty()));
 }
 
+/// The text of an error that there was not ended the process.
+#[test]
+fn a_library_of_the_system_is_loaded_by_its_name() {
+    let bed = Bed::new();
+    let scripts = bed.scripts(Script::builtin()).unwrap();
+    bed.run(&scripts, || {
+        scripts.replace(script("assert(require 'ffi'.load('m')) return function() end")).unwrap();
+        let none = scripts.replace(script("require 'ffi'.load('perigee-no-such') return function() end")).unwrap_err();
+        assert!(none.to_string().contains("perigee-no-such"), "{none}");
+        assert_eq!(scripts.status().generation, 2);
+    });
+}
+
 /// The dynamic loader ended the process when such a function was called for the first time, with a line of its own.
 #[test]
 fn a_library_that_lacks_a_function_is_refused_before_it_is_called() {

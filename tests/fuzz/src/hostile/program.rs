@@ -94,6 +94,7 @@ const C: &[&str] = &[
     "C().frees_twice()",
     "C().exits()",
     "C().recurses()",
+    "ffi.load('m')",
     "ffi.load(ENDLESS)",
     "ffi.load(LONG)",
     "ffi.load(SHORT)",
