@@ -90,17 +90,23 @@ impl Picture {
     /// compare, shapes do. What was predicted, or stands apart as one point, is left out.
     pub fn beside(&self, published: &Picture, base: Base) -> Picture {
         let measured = &self.lines[..self.lines.len() - self.predicted];
+        // Two first points compare only if they are at the same place.
+        let firsts = measured.iter().chain(&published.lines).filter(|(_, points)| points.len() > 1);
+        let from = firsts.map(|(_, points)| points[0].0).fold(f64::NEG_INFINITY, f64::max);
+        let from = if matches!(base, Base::First) { from } else { f64::NEG_INFINITY };
         let shares = |name: String, points: &[(f64, f64)]| {
-            let of = base.of(points)?;
+            let points: Vec<_> = points.iter().copied().filter(|(x, _)| *x >= from).collect();
+            let of = base.of(&points)?;
             Some((name, points.iter().map(|(x, y)| (*x, y / of)).collect()))
         };
         let ours = measured.iter().filter(|(_, points)| points.len() > 1);
         let mut lines: Vec<_> = ours.filter_map(|(name, points)| shares(format!("here, {name}"), points)).collect();
         let here = lines.len();
+        let note = published.title.trim_start_matches("Published: ");
         let theirs = published.lines.iter();
         lines.extend(theirs.filter_map(|(name, points)| shares(format!("published, {name}"), points)));
         Picture {
-            title: format!("{}: the shape here and as published", self.title),
+            title: format!("{}: the shape here and as published ({note})", self.title),
             x: self.x.clone(),
             y: base.axis().to_owned(),
             log_x: self.log_x,
@@ -190,17 +196,29 @@ mod tests {
             predicted: 1,
             ..Picture::default()
         };
-        let published = Picture { lines: vec![line("b", &[(1.0, 5.0), (2.0, 8.0)])], ..Picture::default() };
+        let lines = vec![line("b", &[(1.0, 5.0), (2.0, 8.0)])];
+        let published = Picture { title: "Published: links are full".into(), lines, ..Picture::default() };
         let beside = measured.beside(&published, Base::First);
         assert_eq!(
             beside.lines,
             [line("here, a", &[(1.0, 1.0), (2.0, 1.95)]), line("published, b", &[(1.0, 1.0), (2.0, 1.6)])]
         );
         let dashes: Vec<usize> = beside.chart().lines.iter().map(|line| line.dash).collect();
-        assert_eq!((beside.title.as_str(), dashes), ("Workers: the shape here and as published", vec![0, 2]));
+        let title = "Workers: the shape here and as published (links are full)";
+        assert_eq!((beside.title.as_str(), dashes), (title, vec![0, 2]));
         let highest = measured.beside(&published, Base::Highest);
         assert_eq!((highest.lines[1].1[0].1, highest.lines[1].1[1].1), (0.625, 1.0));
         assert_eq!(measured.beside(&published, Base::Lowest).lines[1].1[1].1, 1.6);
+    }
+
+    /// Ours began at 1 network and the published ones at 2^16: most of the gap between them was that of the bases.
+    #[test]
+    fn first_points_are_at_the_same_place() {
+        let points = |points: &[(f64, f64)]| vec![("a".to_owned(), points.to_vec())];
+        let measured = Picture { lines: points(&[(1.0, 28.0), (4.0, 20.0), (8.0, 18.0)]), ..Picture::default() };
+        let published = Picture { lines: points(&[(4.0, 10.0), (8.0, 9.0)]), ..Picture::default() };
+        let lines = measured.beside(&published, Base::First).lines;
+        assert_eq!((&lines[0].1, &lines[1].1), (&vec![(4.0, 1.0), (8.0, 0.9)], &vec![(4.0, 1.0), (8.0, 0.9)]));
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn beside(folder: &Path) -> Result<Vec<(&'static str, usize, Picture)>> {
     Ok(vec![
         ("moonroute-sizes", 2, sizes.beside(&published::sizes(), Base::First)),
         ("moonroute-workers", 2, workers.beside(&published::workers(), Base::First)),
-        ("moonroute-routes", 4, routes.beside(&published::routes(), Base::First)),
+        ("moonroute-routes", 3, routes.beside(&published::routes(), Base::First)),
         ("moonroute-batches", 2, bursts.beside(&published::batches(), Base::Highest)),
         ("moonroute-latency", 2, latency(&data("moonroute-latency")?)?.beside(&published::latency(), Base::Lowest)),
     ])

@@ -83,10 +83,11 @@ pub fn routes(stand: &mut Stand) -> Result<Outcome> {
     }
     let beside = picture.beside(&outcome.published[0], Base::First);
     outcome.pictures.extend([picture, memory]);
+    // Before the misses, which may be left out: `--redraw` knows it by its number.
+    outcome.pictures.push(beside);
     if let Err(why) = misses(stand, &mut outcome) {
         outcome.says.push(format!("Misses are left out: {why:#}"));
     }
-    outcome.pictures.push(beside);
     Ok(outcome)
 }
 
