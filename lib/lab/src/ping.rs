@@ -53,20 +53,26 @@ impl Pings {
     pub fn replies(&self, output: &str) -> Option<Replies> {
         let counts = output.lines().find(|line| line.contains("packets transmitted"))?;
         let sent = counts.split_whitespace().next()?.parse::<u64>().ok()?.min(self.count);
-        let numbers: BTreeSet<u64> = output.lines().filter_map(number).collect();
-        let received = numbers.range(..sent).count() as u64;
+        let mut last = 0;
+        let numbers = output.lines().filter_map(number).map(|number| {
+            // ping prints 16 bits of it.
+            last += i64::from(number.wrapping_sub(last as u16) as i16);
+            last
+        });
+        let numbers: BTreeSet<i64> = numbers.collect();
+        let received = numbers.range(0..sent.cast_signed()).count() as u64;
         let loss = (100 * (sent - received)).div_ceil(sent.max(1));
         Some(Replies { loss, sent, received, rtt_ms: output.lines().find_map(round_trip) })
     }
 }
 
-/// The number of the request that a line is the reply to, from 0.
-fn number(line: &str) -> Option<u64> {
+/// The last 16 bits of the number of the request that a line is the reply to, from 0.
+fn number(line: &str) -> Option<u16> {
     // An ICMP error has a number, too.
     let (_, reply) = line.split_once(" bytes from ")?;
-    let number = |name: &str| reply.split_once(name)?.1.split_whitespace().next()?.parse::<u64>().ok();
+    let number = |name: &str| reply.split_once(name)?.1.split_whitespace().next()?.parse::<u16>().ok();
     // Busybox counts from 0.
-    number(" icmp_seq=").and_then(|number| number.checked_sub(1)).or_else(|| number(" seq="))
+    number(" icmp_seq=").map(|number| number.wrapping_sub(1)).or_else(|| number(" seq="))
 }
 
 fn round_trip(line: &str) -> Option<RoundTrip> {
@@ -132,6 +138,18 @@ mod tests {
             3 packets transmitted, 2 packets received, 33% packet loss\nround-trip min/avg/max = 0.044/0.091/0.186 ms\n";
         assert_eq!(pings(3).replies(text), replies(34, 3, 2, [0.044, 0.091, 0.186]));
         assert_eq!(pings(3).replies("ping: bad address"), None);
+    }
+
+    /// Replies to the 65,537th request and those behind it counted as duplicates, so the rest was lost.
+    #[test]
+    fn numbers_begin_again_after_65536_requests() {
+        let line = |number: u32| format!("64 bytes from 10.0.2.2: icmp_seq={} ttl=63 time=1 ms\n", number as u16);
+        // One is late, around the first number that is printed again.
+        let order = (1..=65_535).chain([65_537, 65_536]).chain(65_538..=70_000);
+        let text: String = order.map(line).collect();
+        let text = text
+            + "70000 packets transmitted, 70000 received, 0% packet loss, time 1ms\nrtt min/avg/max/mdev = 1/1/1/0 ms\n";
+        assert_eq!(pings(70_000).replies(&text), replies(0, 70_000, 70_000, [1.0, 1.0, 1.0]));
     }
 
     /// A loss is never rounded to none.
