@@ -285,9 +285,22 @@ fn has_net_admin(status: &str, user: u32) -> bool {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     fn socket(name: &str) -> Claim {
         Claim::Socket(std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id())))
+    }
+
+    /// What nobody has any more. A program that another test has just started has a copy of each socket until it is the program.
+    fn take_what_is_free(claims: &[Claim]) -> Claims {
+        let start = Instant::now();
+        loop {
+            match Claims::take(claims) {
+                Ok(taken) => return taken,
+                Err(taken) => assert!(start.elapsed() < Duration::from_secs(120), "{taken}"),
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Two routers on one interface both took every packet, and the one that ended first restored it under the other.
@@ -301,11 +314,11 @@ mod tests {
             matches!(&taken.holder, Holder::Process { pid: found, command } if *found == pid && !command.is_empty())
         );
         assert!(taken.to_string().contains(&format!("is another router's: process {pid} (`")), "{taken}");
-        let other = Claims::take(std::slice::from_ref(&b)).expect("a refused start keeps nothing");
+        let other = take_what_is_free(std::slice::from_ref(&b));
         first.end();
         assert_eq!(Claims::take(std::slice::from_ref(&a)).unwrap_err().holder, Holder::Ending);
         drop(first);
-        let both = Claims::take(std::slice::from_ref(&a)).unwrap();
+        let both = take_what_is_free(std::slice::from_ref(&a));
         drop((other, both));
     }
 
@@ -322,7 +335,7 @@ mod tests {
         // By another path to the folder.
         let other = parent.path().join("other");
         std::os::unix::fs::symlink(&folder, &other).unwrap();
-        let _first = Claims::take(&claim).unwrap();
+        let _first = take_what_is_free(&claim);
         assert!(Claims::take(&[Claim::Socket(other.join("x.sock"))]).is_err());
     }
 
@@ -338,7 +351,7 @@ mod tests {
         assert!(Claims::take(&claim).is_err());
         heir.kill().unwrap();
         heir.wait().unwrap();
-        Claims::take(&claim).unwrap();
+        take_what_is_free(&claim);
         stranger.kill().unwrap();
         stranger.wait().unwrap();
     }
