@@ -239,7 +239,7 @@ fn the_limit(row: &ThroughputRow) -> String {
     let lost = (row.doubtful_trials > 0)
         .then(|| format!("in {} of {} frames were lost that may be its own loss", row.doubtful_trials, row.trials));
     let ways: Vec<String> = sent.into_iter().chain(lost).collect();
-    format!("the tester was the limit: {}", ways.join(", "))
+    format!("the tester was the limit{}{}", if ways.is_empty() { "" } else { ": " }, ways.join(", "))
 }
 
 /// A sentence instead of a figure.

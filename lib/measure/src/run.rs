@@ -190,7 +190,8 @@ impl Run {
         let under_way = self.stages.last().map(|stage| stage.left(around));
         let to_come = self.upcoming.iter().filter_map(|&(size, test)| {
             let measured = self.measured(size).filter(|_| !self.is_under_way(size, Test::Throughput));
-            let measured = measured.unwrap_or_else(|| Measured { rate: self.guess(size), tester: None });
+            let measured =
+                measured.unwrap_or_else(|| Measured { rate: self.guess(size), tester: None, is_bound: false });
             Some(Stage::new(&self.settings, size, test, Some(measured)).ok()?.left(around))
         });
         under_way.into_iter().chain(to_come).fold(Left { trials: 0, seconds: 0.0 }, |sum, left| Left {

@@ -53,11 +53,15 @@ impl Stage {
         throughput: Option<Measured>,
     ) -> Result<Self, &'static str> {
         let (profile, maximum) = (&settings.profile, settings.maximum(size).ok_or("it has no maximum rate")?);
-        let Measured { rate, tester } = throughput.unwrap_or(Measured { rate: 0.0, tester: None });
+        let none = Measured { rate: 0.0, tester: None, is_bound: false };
+        let Measured { rate, tester, is_bound } = throughput.unwrap_or(none);
         if rate <= 0.0 && !matches!(test, Test::Throughput | Test::LossRate) {
             return Err("no throughput was found");
         }
         let reachable = tester.map_or(maximum, |tester| tester.min(maximum));
+        if is_bound && matches!(test, Test::BackToBack | Test::Recovery) {
+            return Err("the throughput is a lower bound, so what exceeds it need not overload the device");
+        }
         if rate >= reachable && matches!(test, Test::BackToBack | Test::Recovery) {
             return Err("the throughput is the highest rate that can be sent, so the device cannot be overloaded");
         }
@@ -125,15 +129,14 @@ pub(super) struct Measured {
     pub rate: f64,
     /// The most that the tester could send, if it fell short.
     pub tester: Option<f64>,
+    /// The rate is a lower bound: the device may forward more.
+    pub is_bound: bool,
 }
 
 impl Measured {
     /// That of the first goal, if it has one.
     pub fn of(found: &[Found]) -> Option<Self> {
         let first = found.first()?;
-        let rate = first.throughput?;
-        // Whatever exceeds a lower bound need not be an overload.
-        let tester = if first.verdict == Verdict::AtLeast { Some(rate) } else { first.tester };
-        Some(Self { rate, tester })
+        Some(Self { rate: first.throughput?, tester: first.tester, is_bound: first.verdict == Verdict::AtLeast })
     }
 }

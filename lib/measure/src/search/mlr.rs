@@ -88,13 +88,14 @@ impl Method for Mlr {
         if state.trials >= self.at_most {
             return None;
         }
-        let hunt = state.hunts.iter().find(|hunt| !hunt.is_over())?;
+        let mut open = state.hunts.iter().filter(|hunt| !hunt.is_over());
         if let Some(given_up) = state.given_up {
-            let goal = hunt.goal();
-            let load = afterwards(goal, &self.limits, so_far, given_up)?;
+            let next = |goal| Some((goal, afterwards(goal, &self.limits, so_far, given_up)?));
+            let (goal, load) = open.find_map(|hunt| next(hunt.goal()))?;
             let purpose = Purpose::Throughput { goal: goal.name.clone(), step: Step::Forwarded, attempt: 1 };
             return Some(Trial { load, duration: goal.final_duration, shape: Shape::Steady, purpose });
         }
+        let hunt = open.next()?;
         let again = state.sieve.attempt().and_then(|attempt| Some((attempt, so_far.last()?)));
         let (load, duration, step) = hunt.nominate(&state.loads, &self.limits, state.sieve.reached);
         // A trial that has to be run again is repeated unchanged.

@@ -137,8 +137,7 @@ impl Found {
             upper: self.upper.filter(|upper| *upper > proof.load),
             throughput: Some(proof.load * (1.0 - proof.loss_ratio)),
             verdict: Verdict::AtLeast,
-            // What came back was forwarded, whatever disturbed the tester.
-            trusted: true,
+            trusted: proof.trusted,
             ..self
         }
     }
@@ -172,7 +171,7 @@ pub(super) fn afterwards(goal: &Goal, limits: &Limits, so_far: &[Outcome], given
     let (before, after) = so_far.split_at(given_up.min(so_far.len()));
     let passes = |outcome: &&Outcome| outcome.sent > 0 && outcome.loss_ratio() <= goal.loss_ratio;
     let is_full = |outcome: &&Outcome| outcome.duration >= goal.final_duration;
-    if after.len() >= AFTERWARDS || after.iter().any(|outcome| passes(&outcome)) {
+    if after.len() >= AFTERWARDS || after.iter().any(|outcome| passes(&outcome) && is_full(&outcome)) {
         return None;
     }
     let most = |outcomes: &mut dyn Iterator<Item = &Outcome>| -> Option<(f64, f64)> {
