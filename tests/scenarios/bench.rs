@@ -20,7 +20,7 @@ perigee_tests::scenarios![
     a_device_that_cannot_be_measured_says_why,
     nothing_is_measured_where_the_report_cannot_be_written,
     several_devices_are_benchmarked_one_after_the_other,
-    a_run_beside_ten_busy_loops_gives_what_was_forwarded_at_least,
+    a_run_on_a_busy_machine_gives_what_was_forwarded_at_least,
     devices_are_compared,
     a_comparison_keeps_its_rounds_where_a_device_fails,
 ];
@@ -333,21 +333,21 @@ fn a_comparison_keeps_its_rounds_where_a_device_fails(world: &World) {
     wait_until("all processes to end", || world.processes().is_empty());
 }
 
-/// Each such run ended with "this machine cannot answer", though trials were forwarded without loss.
-fn a_run_beside_ten_busy_loops_gives_what_was_forwarded_at_least(world: &World) {
+/// Each such run ended with "this machine cannot answer", though trials were forwarded without loss: `has_throughput` demands the figure where
+/// there was such a trial. lib/measure's tests of short testers prove it for testers that fall short by up to 90 %.
+fn a_run_on_a_busy_machine_gives_what_was_forwarded_at_least(world: &World) {
     // They end by themselves, whatever becomes of this process.
     let busy = || world.start(Command::new("sh").args(["-c", "ulimit -t 300; while :; do :; done"]));
-    let loops: Vec<_> = (0..10).map(|_| busy()).collect();
+    let loops: Vec<_> = (0..3).map(|_| busy()).collect();
     let folder = Folder::new();
-    let profile = SHORT.replace("\"loss_ratio\": 0.5", "\"loss_ratio\": 0.0");
     let mut command = folder.bare(&["linux", "--tests", "throughput"]);
-    let text = measured(run(command.arg("--profile").arg(folder.file("profile.json", &profile)))).text;
+    let text = measured(run(command.arg("--profile").arg(folder.file("profile.json", SHORT)))).text;
     drop(loops);
     let report = json(&folder.report());
     let found = has_throughput(&report, "linux");
     let verdict = &report["throughput"][0]["goals"][0]["verdict"];
     assert!(verdict != "at_least" || text.contains("the tester was the limit"), "{text}");
-    assert!(found || text.contains("this machine cannot answer") || verdict == "minimum_fails", "{text}");
+    assert!(found || text.contains("this machine cannot answer"), "{text}");
 }
 
 fn devices_are_compared(world: &World) {
