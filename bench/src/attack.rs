@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench attack`: a router under floods of garbage, one kind after the other: what the others notice, and what is left a minute later.
+//! `./x bench attack`: a router under floods of garbage, one kind after the other: what the others notice, and what is
+//! left a minute later.
 //!
 //! ```text
 //!  outside   a temporary folder, waits for Ctrl-C, prints and records
@@ -12,10 +13,11 @@
 //!                                 └───── attacker: frames as fast as asked, byte by byte
 //! ```
 //!
-//! The attacker is on the link of the routing sessions. Meanwhile `ping` crosses the router from west to east and asks the router itself;
-//! hosts that nobody has spoken to before are asked on east (from west: another port than the flood's; from the peer: the same one) and
-//! on the attacked link (from west); sessions may not end; and two namespaces that have nothing to do with the router, but the machine,
-//! ping each other. `inside.rs` builds this, `kinds.rs` and `recipes.rs` make the frames, `reach.rs` asks hosts.
+//! The attacker is on the link of the routing sessions. Meanwhile `ping` crosses the router from west to east and asks
+//! the router itself; hosts that nobody has spoken to before are asked on east (from west: another port than the
+//! flood's; from the peer: the same one) and on the attacked link (from west); sessions may not end; and two namespaces
+//! that have nothing to do with the router, but the machine, ping each other. `inside.rs` builds this, `kinds.rs` and
+//! `recipes.rs` make the frames, `reach.rs` asks hosts.
 
 mod inside;
 mod kinds;

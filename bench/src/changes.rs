@@ -9,9 +9,9 @@
 //!  fpm       zebra's messages, likewise
 //! ```
 //!
-//! A full table stays in place. 100,000 routes of it are withdrawn and announced again in random order: one at a time, each
-//! visible to workers at once, and in runs, each visible as a whole. One thread does it all, and a reader passes a batch
-//! boundary after each run, as memory comes back only then.
+//! A full table stays in place. 100,000 routes of it are withdrawn and announced again in random order: one at a time,
+//! each visible to workers at once, and in runs, each visible as a whole. One thread does it all, and a reader passes a
+//! batch boundary after each run, as memory comes back only then.
 
 mod layers;
 
@@ -34,7 +34,8 @@ use std::time::Duration;
 /// Arguments of `./x bench changes`.
 #[derive(Args)]
 pub struct ChangesArgs {
-    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and shape]
+    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and
+    /// shape]
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// Which lookup structures of perigee's own [default: all but DXR, which is rebuilt for each change]
@@ -189,7 +190,8 @@ fn measure<A: Family + layers::Routed>(
 ) -> Result<Row> {
     let mut layer = layers::make(of, structure, routes, all.len(), args.next_hops)?;
     let patience = Duration::from_secs_f64(args.patience);
-    // Whatever the layer, structures get the table in the way that a router's start does if there is no time for this one.
+    // Whatever the layer, structures get the table in the way that a router's start does if there is no time for this
+    // one.
     let (filled, fill) = changed(&mut *layer, all, true, run.max(1024), patience)?;
     for rest in all[filled..].chunks(1 << 16) {
         layer.change(rest, true)?;

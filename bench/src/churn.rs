@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench churn`: the router under a full table and under the highest rate of route changes, with Linux's real routing
-//! table between the source of the routes and the router.
+//! `./x bench churn`: the router under a full table and under the highest rate of route changes, with Linux's real
+//! routing table between the source of the routes and the router.
 //!
 //! ```text
 //!  outside   hugepages, a temporary folder, waits for Ctrl-C, prints and records
@@ -34,7 +34,8 @@ use std::process::ExitCode;
 /// Arguments of `./x bench churn`.
 #[derive(Args, Clone)]
 pub struct ChurnArgs {
-    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and shape]
+    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and
+    /// shape]
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// Which lookup structures [default: all but rte_lpm, which needs minutes for the table]

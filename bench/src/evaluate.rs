@@ -69,14 +69,15 @@ pub struct EvaluateArgs {
     /// Measure nothing: print the verdicts that the samples in a folder of results say, with their intervals
     #[arg(long, value_name = "DIR", conflicts_with_all = ["only", "quick", "again", "list"])]
     verdicts: Option<PathBuf>,
-    /// Measure nothing: draw again the pictures whose axes have changed, and what was published beside what was measured, from the data in a
-    /// folder of results with its page
+    /// Measure nothing: draw again the pictures whose axes have changed, and what was published beside what was
+    /// measured, from the data in a folder of results with its page
     #[arg(long, value_name = "DIR", conflicts_with_all = ["only", "quick", "again", "list", "verdicts"])]
     redraw: Option<PathBuf>,
     /// A routing table for the figures with a real one: a prefix a line, plain or .gz
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// Only this lookup structure, in moonroute-routes, -clock (the first one), -changes, mswitch-breakdown and -lookups (repeatable)
+    /// Only this lookup structure, in moonroute-routes, -clock (the first one), -changes, mswitch-breakdown and
+    /// -lookups (repeatable)
     #[arg(long = "structure", value_name = "NAME", value_delimiter = ',', value_parser = PossibleValuesParser::new(structure_names()))]
     structures: Vec<String>,
     /// Only this scheme, in the figure `schemes` (repeatable)

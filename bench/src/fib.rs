@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! `./x bench fib`: every lookup structure on the same table and the same addresses, in one process and one run.
 //!
-//! The structures take turns: in each round every one is measured with every pattern for a fraction of a second, so that all
-//! see the same machine. Ratios are taken within a round. No answer is trusted: all are compared with an oracle's, before
-//! anything is timed and again after the changes.
+//! The structures take turns: in each round every one is measured with every pattern for a fraction of a second, so
+//! that all see the same machine. Ratios are taken within a round. No answer is trusted: all are compared with an
+//! oracle's, before anything is timed and again after the changes.
 
 mod chart;
 mod measure;
@@ -27,7 +27,8 @@ use std::process::ExitCode;
 /// Arguments of `./x bench fib`.
 #[derive(Args)]
 pub struct FibArgs {
-    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and shape]
+    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and
+    /// shape]
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// Which structures [default: all]

@@ -41,11 +41,12 @@ pub struct ForwardArgs {
     /// Leave IPv6 out
     #[arg(long)]
     no_ipv6: bool,
-    /// Others to compare with, built from Debian's sources the first time; with a full table, rte_lpm takes minutes to load
+    /// Others to compare with, built from Debian's sources the first time; with a full table, rte_lpm takes minutes to
+    /// load
     #[arg(long, value_name = "PEER", value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
-    /// Any other program with DPDK: its name and a line for the shell, in which {device}, {sink}, {core}, {file_prefix}, {memory}
-    /// and others are filled in (bench/README.md); may be repeated
+    /// Any other program with DPDK: its name and a line for the shell, in which {device}, {sink}, {core},
+    /// {file_prefix}, {memory} and others are filled in (bench/README.md); may be repeated
     #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = named)]
     commands: Vec<(String, String)>,
     /// The core to measure on [default: the last this process may use]
@@ -164,7 +165,8 @@ fn finish(args: &ForwardArgs, results: &Results) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The small table, or a file's in the default structure, and packets to random destinations in it; none without a prefix of the family.
+/// The small table, or a file's in the default structure, and packets to random destinations in it; none without a
+/// prefix of the family.
 fn course<A: Routed>(args: &ForwardArgs, list: Option<&PrefixList>, ground: &Ground<'_>) -> Result<Option<Course>> {
     let (traffic, full, entries, routes) = match (&args.routes, list) {
         (Some(file), Some(list)) => {

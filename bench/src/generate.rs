@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `./x bench gen`: how fast and how exactly frames are generated, how soon a known limit is found, what tasks cost.
 //!
-//! dpdk-testpmd (txonly) and the generator send in turn on the same core, for a fraction of a second each, to devices that free what
-//! they get. A round gives one rate of each; ratios are taken within a round.
+//! dpdk-testpmd (txonly) and the generator send in turn on the same core, for a fraction of a second each, to devices
+//! that free what they get. A round gives one rate of each; ratios are taken within a round.
 
 mod limited;
 mod report;

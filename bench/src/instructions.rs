@@ -57,10 +57,11 @@ pub struct InstructionsArgs {
 
 /// Packets of the short run: everything is warm and compiled by then.
 const SHORT: u64 = 200_000;
-/// Counts of which the median is taken: LuaJIT compiles and collects at other times in each process, which is worth up to ten
-/// instructions per packet of the difference between two of them.
+/// Counts of which the median is taken: LuaJIT compiles and collects at other times in each process, which is worth up
+/// to ten instructions per packet of the difference between two of them.
 const LUA_COUNTS: usize = 3;
-/// What a burst of 64 takes at full speed, about, in ns: by this the clock of the counted process goes on in each round, whatever its burst.
+/// What a burst of 64 takes at full speed, about, in ns: by this the clock of the counted process goes on in each
+/// round, whatever its burst.
 const STEP: u64 = 2_000;
 
 /// Instructions per packet of each loop, by burst size.

@@ -7,9 +7,9 @@
 //!  inside     `perigee gen` ── t0 ═ d0, the kernel, d1 ═ t1, which drops       two veth pairs
 //! ```
 //!
-//! What d0 receives is worked on by a thread of the kernel's own (threaded NAPI), which is bound to the core that is measured, up to the
-//! hand-over to t1; that has another such thread, on the generator's core. So a rate is per CPU second of the forwarding thread: what
-//! arrived at t1 by what the scheduler says that the thread has taken.
+//! What d0 receives is worked on by a thread of the kernel's own (threaded NAPI), which is bound to the core that is
+//! measured, up to the hand-over to t1; that has another such thread, on the generator's core. So a rate is per CPU
+//! second of the forwarding thread: what arrived at t1 by what the scheduler says that the thread has taken.
 
 mod inside;
 

@@ -120,8 +120,8 @@ pub fn program(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).exists())
 }
 
-/// The scheduler's class for processes that are measured: they give way to nothing but themselves, so that neither other programs
-/// nor the kernel's balancing of these empty their caches in the middle of a turn.
+/// The scheduler's class for processes that are measured: they give way to nothing but themselves, so that neither
+/// other programs nor the kernel's balancing of these empty their caches in the middle of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// SCHED_RR, by `chrt`.

@@ -58,7 +58,8 @@ struct Cli {
 /// What to measure.
 #[derive(Subcommand)]
 enum Command {
-    /// Forwarding of one core, compared with dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in Rust
+    /// Forwarding of one core, compared with dpdk-testpmd's bare I/O on the same source: Lua loop, the same loop in
+    /// Rust
     Forward(forward::ForwardArgs),
     /// Lookup structures side by side: rate, memory, build time, changes, wrong answers; DPDK's among them
     Fib(fib::FibArgs),
@@ -66,7 +67,8 @@ enum Command {
     Churn(churn::ChurnArgs),
     /// Changes of routes through the tables alone, layer by layer: per second, one at a time and in runs
     Changes(changes::ChangesArgs),
-    /// The generator and tasks: frames per second beside dpdk-testpmd's, gaps at constant rates, searches, pipes and rings
+    /// The generator and tasks: frames per second beside dpdk-testpmd's, gaps at constant rates, searches, pipes and
+    /// rings
     #[command(name = "gen")]
     Generate(generate::GenerateArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine

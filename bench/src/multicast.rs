@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `./x bench multicast`: what it costs to replicate a packet to a group, in the fast path and in the slow path.
 //!
-//! Both get the same packets in buffers of DPDK's, and send to ports that discard. They take turns on one core; rates are per CPU
-//! time of the thread, ratios within a round.
+//! Both get the same packets in buffers of DPDK's, and send to ports that discard. They take turns on one core; rates
+//! are per CPU time of the thread, ratios within a round.
 
 use crate::machine::{self, Interrupts, Machine, thread_time};
 use crate::slowpath::NoRoutes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench ns3`: packets per second that the ns-3 module simulates, from two of its examples: the published case study, and
-//! the router with eight cores. Both check themselves against closed forms, so the counted packets are right as well.
+//! `./x bench ns3`: packets per second that the ns-3 module simulates, from two of its examples: the published case
+//! study, and the router with eight cores. Both check themselves against closed forms, so the counted packets are right
+//! as well.
 
 use crate::machine::{self, Machine};
 use crate::statistics::Median;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The processes that are compared: perigee's [`worker`](crate::worker), driven by lines of JSON; dpdk-testpmd, driven by its prompt;
-//! other programs with DPDK, l3fwd among them, which are stopped and continued. All live through the whole measurement and
-//! forward only while they are asked to.
+//! The processes that are compared: perigee's [`worker`](crate::worker), driven by lines of JSON; dpdk-testpmd, driven
+//! by its prompt; other programs with DPDK, l3fwd among them, which are stopped and continued. All live through the
+//! whole measurement and forward only while they are asked to.
 
 mod l3fwd;
 mod meter;

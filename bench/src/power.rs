@@ -7,8 +7,9 @@
 //!  inside     `perigee gen` ── wan, `perigee run`, lan ── `perigee gen`        by packet sockets, by DPDK's, by TAP
 //! ```
 //!
-//! Turns alternate the policies. Each starts a router and loads it with 0, 1, 10, 50 and 100 % of the rate that passes when it polls. CPU
-//! time is the worker's thread's, as the kernel's scheduler counts it; delays are those of all frames, from sender to receiver.
+//! Turns alternate the policies. Each starts a router and loads it with 0, 1, 10, 50 and 100 % of the rate that passes
+//! when it polls. CPU time is the worker's thread's, as the kernel's scheduler counts it; delays are those of all
+//! frames, from sender to receiver.
 
 mod inside;
 mod report;
@@ -31,13 +32,15 @@ pub struct PowerArgs {
     /// Turns of all policies
     #[arg(long, default_value_t = 3)]
     turns: usize,
-    /// Ports: `socket` (packet sockets, which wake the worker), `timer` (DPDK's af_packet, which cannot), `interrupt` (TAP)
+    /// Ports: `socket` (packet sockets, which wake the worker), `timer` (DPDK's af_packet, which cannot), `interrupt`
+    /// (TAP)
     #[arg(long, value_delimiter = ',', default_values_t = ["socket", "timer", "interrupt"].map(str::to_owned))]
     ports: Vec<String>,
     /// Loads, in percent of the rate that passes
     #[arg(long, value_delimiter = ',', default_values_t = [0.0, 1.0, 10.0, 50.0, 100.0])]
     loads: Vec<f64>,
-    /// Frames per second that are 100 % [default: what is found to pass with less than 1 % loss while the worker polls]
+    /// Frames per second that are 100 % [default: what is found to pass with less than 1 % loss while the worker
+    /// polls]
     #[arg(long)]
     rate: Option<u64>,
     /// Print JSON

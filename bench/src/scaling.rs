@@ -48,7 +48,8 @@ pub struct ScalingArgs {
     /// What is measured: spin, reads, ports, spread, names of lookup structures [default: all but those of DPDK]
     #[arg(long, value_delimiter = ',')]
     subjects: Vec<String>,
-    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and shape]
+    /// A routing table: a prefix a line, both families, plain or .gz [default: synthetic, of the Internet's size and
+    /// shape]
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// Seconds per measurement

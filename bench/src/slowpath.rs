@@ -7,7 +7,8 @@
 //!  traffic.rs   the packets
 //! ```
 //!
-//! Rates are per CPU time of the threads concerned, so that a preempted thread is not a slow one. Ratios are taken within a round.
+//! Rates are per CPU time of the threads concerned, so that a preempted thread is not a slow one. Ratios are taken
+//! within a round.
 
 mod report;
 mod router;

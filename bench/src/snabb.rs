@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench snabb`: how fast packets go through graphs of Snabb apps and through programs of a Snabb tree, beside Snabb itself if
-//! there is a built one.
+//! `./x bench snabb`: how fast packets go through graphs of Snabb apps and through programs of a Snabb tree, beside
+//! Snabb itself if there is a built one.
 //!
 //! ```text
 //!  outside   graphs.rs: `perigee snabb bench`    report.rs: tables and JSON
@@ -50,8 +50,8 @@ pub struct SnabbBenchArgs {
     /// A checkout of snabbco/snabb, for the programs of it [default: the folder of the binary, if it is one]
     #[arg(long, env = "SNABB_TREE", value_name = "FOLDER")]
     tree: Option<PathBuf>,
-    /// Programs, in turn with Snabb's: chains (source, --apps, sink), basic1, lwaftr, packetblaster (of a tree), forward
-    /// (between two interfaces), start (to the first packet); none
+    /// Programs, in turn with Snabb's: chains (source, --apps, sink), basic1, lwaftr, packetblaster (of a tree),
+    /// forward (between two interfaces), start (to the first packet); none
     #[arg(
         long,
         value_name = "LIST",

@@ -14,8 +14,8 @@ pub struct Median {
 }
 
 impl Median {
-    /// The median of samples, with the interval that holds the true median with a probability of at least 95 %: between the k-th
-    /// sample from below and the k-th from above, k from the sign test.
+    /// The median of samples, with the interval that holds the true median with a probability of at least 95 %: between
+    /// the k-th sample from below and the k-th from above, k from the sign test.
     pub fn of(samples: &[f64]) -> Median {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);

@@ -33,8 +33,8 @@ pub fn read(file: &Path) -> Result<PrefixList> {
     Ok(PrefixList::parse(&file.display().to_string(), &bytes)?)
 }
 
-/// The table of one family: each prefix once, with one of `next_hops` random next hops. Their ids are the first ones that a
-/// router gives out.
+/// The table of one family: each prefix once, with one of `next_hops` random next hops. Their ids are the first ones
+/// that a router gives out.
 pub fn entries<A: Family>(list: Option<&PrefixList>, next_hops: u32, seed: u64) -> Vec<Entry<A>> {
     let prefixes = list.map_or_else(|| A::synthetic(seed), |list| A::of(list).to_vec());
     let mut random = Random::new(seed);

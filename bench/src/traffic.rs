@@ -219,8 +219,8 @@ impl Traffic {
         }
     }
 
-    /// What must leave for a packet of a source, and by which port: MAC addresses of its route, one TTL or hop limit less, and
-    /// a recomputed header checksum.
+    /// What must leave for a packet of a source, and by which port: MAC addresses of its route, one TTL or hop limit
+    /// less, and a recomputed header checksum.
     pub fn expected(&self, frame: &[u8]) -> Option<(u16, Frame)> {
         let is_v4 = frame.get(12..14)? == [8, 0];
         let destination: IpAddr = match is_v4 {
@@ -245,8 +245,8 @@ impl Traffic {
         Some((port_of(neighbor), out))
     }
 
-    /// Compares the packets that left by each port with what must leave for all sources, one after the other, byte by byte and
-    /// in order; returns how many.
+    /// Compares the packets that left by each port with what must leave for all sources, one after the other, byte by
+    /// byte and in order; returns how many.
     pub fn verify(&self, sent: &[Vec<Vec<u8>>]) -> Result<usize> {
         let mut next = vec![0; sent.len()];
         for (number, frame) in self.sources.iter().flatten().enumerate() {

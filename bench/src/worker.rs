@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The process in which `./x bench forward` measures perigee: EAL starts once per process, so each needs a child of its own.
+//! The process in which `./x bench forward` measures perigee: EAL starts once per process, so each needs a child of its
+//! own.
 //!
 //! It opens the source, reads requests from standard input, a line of JSON each, and answers each with a [`Sample`].
 //! Every request gets a worker of its own on the same queues. The worker's clock, which its loop reads once per round,
@@ -157,8 +158,9 @@ pub struct Request {
     pub time: u64,
     /// ... or after this many packets in total, or when the source has no more.
     pub packets: u64,
-    /// Nanoseconds by which the worker's clock goes on whenever it is read; 0: it is the machine's. A program that valgrind slows down
-    /// fifty times is to do what is due by the clock as rarely, packet by packet, as it does at full speed.
+    /// Nanoseconds by which the worker's clock goes on whenever it is read; 0: it is the machine's. A program that
+    /// valgrind slows down fifty times is to do what is due by the clock as rarely, packet by packet, as it does
+    /// at full speed.
     pub step: u64,
     /// The source's number.
     pub source: u16,
@@ -254,7 +256,8 @@ impl Filter for Acl {
     }
 }
 
-/// Filters as those of `perigee run`, each about another network of 198.18.0.0/15 and of 2001:2::/48 (RFC 2544, RFC 5180); none without any.
+/// Filters as those of `perigee run`, each about another network of 198.18.0.0/15 and of 2001:2::/48 (RFC 2544, RFC
+/// 5180); none without any.
 fn rules(eal: &Eal, count: u16) -> Result<Option<Arc<dyn Filter>>> {
     if count == 0 {
         return Ok(None);
@@ -303,7 +306,8 @@ impl Router {
         let ports = (0..count).map(|port| {
             let receive = match (args.sources.get(usize::from(port)), &args.sent) {
                 (Some(source), None) => format!(",rx_pcap={},infinite_rx=1", source.display()),
-                // Never polled if it is not of this port: net_pcap wants a source, and without a file to send to it discards.
+                // Never polled if it is not of this port: net_pcap wants a source, and without a file to send to it
+                // discards.
                 (source, _) => format!(",rx_pcap={}", source.unwrap_or(&args.sources[0]).display()),
             };
             let transmit =

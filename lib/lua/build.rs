@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Collects LuaJIT's own jit/*.lua (jit.v, jit.dump, jit.p, ...) from where the vendored LuaJIT was built, so that the
-//! binary carries those of exactly its version, and the sources of the Snabb runtime; and makes this crate's tests export
-//! their symbols for `ffi.C`.
+//! binary carries those of exactly its version, and the sources of the Snabb runtime; and makes this crate's tests
+//! export their symbols for `ffi.C`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -52,8 +52,8 @@ fn snabb_sources() -> String {
     sources("snabb", |path| path.to_owned())
 }
 
-/// The modules that tasks may require, as a list of (module name, text): `perigee.task` is `lua/task/perigee/task.lua`. Those of
-/// `lua/task/libmoon` keep that before their names: `host.lua` finds them after the script's own files.
+/// The modules that tasks may require, as a list of (module name, text): `perigee.task` is `lua/task/perigee/task.lua`.
+/// Those of `lua/task/libmoon` keep that before their names: `host.lua` finds them after the script's own files.
 fn task_sources() -> String {
     sources("lua/task", |path| path.trim_end_matches(".lua").replace('/', "."))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `perigee bench`: measures Linux, perigee, a command line and a box on two wires, and writes reports; keeps what it has where it is
-//! interrupted or a device fails; compares. No test asserts a figure: machines are busy.
+//! `perigee bench`: measures Linux, perigee, a command line and a box on two wires, and writes reports; keeps what it
+//! has where it is interrupted or a device fails; compares. No test asserts a figure: machines are busy.
 
 use perigee_tests::device::{Kind, Setup};
 use perigee_tests::{Asserts, Ended, Good, Signal, World, perigee, run, wait_until};
@@ -111,8 +111,8 @@ fn has_throughput(report: &Value, target: &str) -> bool {
     throughput.iter().all(found)
 }
 
-/// No figure is below 0.95 of what a trial of full length forwarded as the goal demands, whatever was asked for; where there was such a
-/// trial, there is an answer.
+/// No figure is below 0.95 of what a trial of full length forwarded as the goal demands, whatever was asked for; where
+/// there was such a trial, there is an answer.
 #[track_caller]
 fn is_at_least_what_trials_forwarded(row: &Value, trials: &[Value]) {
     let number = |of: &Value, path: &str| of.pointer(path).and_then(Value::as_f64).unwrap_or(0.0);
@@ -333,8 +333,9 @@ fn a_comparison_keeps_its_rounds_where_a_device_fails(world: &World) {
     wait_until("all processes to end", || world.processes().is_empty());
 }
 
-/// Each such run ended with "this machine cannot answer", though trials were forwarded without loss: `has_throughput` demands the figure where
-/// there was such a trial. lib/measure's tests of short testers prove it for testers that fall short by up to 90 %.
+/// Each such run ended with "this machine cannot answer", though trials were forwarded without loss: `has_throughput`
+/// demands the figure where there was such a trial. lib/measure's tests of short testers prove it for testers that fall
+/// short by up to 90 %.
 fn a_run_on_a_busy_machine_gives_what_was_forwarded_at_least(world: &World) {
     // They end by themselves, whatever becomes of this process.
     let busy = || world.start(Command::new("sh").args(["-c", "ulimit -t 300; while :; do :; done"]));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Starts in any order: behind a killed router, behind one that ends, two at once, two on one interface. A helper undoes what its own router
-//! did and nothing else.
+//! Starts in any order: behind a killed router, behind one that ends, two at once, two on one interface. A helper
+//! undoes what its own router did and nothing else.
 
 use crate::{PORTS, Pair};
 use perigee_lab::seen;
@@ -38,7 +38,8 @@ fn runs(router: &Process) -> bool {
     router.stderr().contains("running;")
 }
 
-/// The old helper set the new router's interfaces down, gave them other MAC addresses and MTUs, and removed its API's socket.
+/// The old helper set the new router's interfaces down, gave them other MAC addresses and MTUs, and removed its API's
+/// socket.
 fn a_start_right_behind_a_kill_is_not_undone_by_the_old_helper(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let before = world.interfaces();
@@ -120,8 +121,8 @@ fn a_start_behind_a_start_that_fails_waits_for_its_helper(world: &World) {
     world.nothing_left(&before);
 }
 
-/// A router whose DPDK is still starting, until what comes with it is dropped: DPDK makes its devices before ports are opened, and this one's
-/// file has no end until somebody who writes to it has closed it.
+/// A router whose DPDK is still starting, until what comes with it is dropped: DPDK makes its devices before ports are
+/// opened, and this one's file has no end until somebody who writes to it has closed it.
 fn starting(world: &World) -> (Process, OwnedFd) {
     run(Command::new("mkfifo").arg("/run/slow.pcap")).good();
     let device = "args = [\"--vdev=net_pcap9,rx_pcap=/run/slow.pcap\"]";
@@ -173,8 +174,8 @@ fn two_routers_on_one_interface_are_refused(world: &World) {
     router.stop();
 }
 
-/// Of 45 routers whose processes were killed at random, five left their interfaces as they had prepared them: their helper
-/// died before it had a standby.
+/// Of 45 routers whose processes were killed at random, five left their interfaces as they had prepared them: their
+/// helper died before it had a standby.
 fn the_standby_is_there_before_an_interface_is_prepared(world: &World) {
     let _pair = Pair::new(world);
     let before = world.interfaces();

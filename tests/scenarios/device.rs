@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Devices under test as the laboratory builds them: each forwards what the tester sends, and is gone when it is removed.
+//! Devices under test as the laboratory builds them: each forwards what the tester sends, and is gone when it is
+//! removed.
 
 use perigee_tests::device::{CommandLine, Kind, Perigee, Setup, Side, Testpmd};
 use perigee_tests::{Device, Good, World, perigee, tools, wait_until};
@@ -23,7 +24,8 @@ fn setup() -> Setup {
     Setup { static_neighbors: true, ..Setup::default() }
 }
 
-/// Sends frames of both families through it, both ways, until all of them arrive; returns how many have arrived at least.
+/// Sends frames of both families through it, both ways, until all of them arrive; returns how many have arrived at
+/// least.
 #[track_caller]
 fn forwards(world: &World, device: &Device) -> u64 {
     forwards_sized(world, device, "128")

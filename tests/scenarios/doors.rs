@@ -75,8 +75,8 @@ fn slow_connections_at_a_low_limit_of_descriptors_shut_nobody_out(world: &World)
     assert!(!log.contains("another version") && !log.contains("no file descriptor"), "{log}");
 }
 
-/// Connections from many addresses take every descriptor that is left; meanwhile a helper dies and a twin is deleted, whose successors need
-/// some.
+/// Connections from many addresses take every descriptor that is left; meanwhile a helper dies and a twin is deleted,
+/// whose successors need some.
 fn a_router_without_descriptors_forwards_and_comes_back(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let router = world.router(&format!("metrics = \"{METRICS}\""), PORTS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Two paths to the same network: flows are spread over both and each keeps to its path; when one path is withdrawn or its link
-//! goes down, the other takes all flows.
+//! Two paths to the same network: flows are spread over both and each keeps to its path; when one path is withdrawn or
+//! its link goes down, the other takes all flows.
 //!
 //! ```text
 //!             ┌── one ─── one: 20.0.0.0/24
@@ -71,7 +71,8 @@ impl Way {
     }
 }
 
-/// Sends some packets of each flow; returns which flows took each path. Every packet arrives, and no flow takes both paths.
+/// Sends some packets of each flow; returns which flows took each path. Every packet arrives, and no flow takes both
+/// paths.
 fn flows(wire: &Wire, router: &Router, ways: [&Way; 2]) -> [usize; 2] {
     let mac = router.mac("wan");
     let mut heard = [BTreeMap::new(), BTreeMap::new()];
@@ -121,8 +122,8 @@ fn spread_over(router: &Router, interfaces: &[&str]) {
 enum AfterLink<'a> {
     /// Both paths are used again.
     Both,
-    /// zebra 8.4 creates the next hop again, but does not put it back into the group, from which the kernel had removed it: Linux
-    /// continues with the one path that is left, and so must perigee.
+    /// zebra 8.4 creates the next hop again, but does not put it back into the group, from which the kernel had removed
+    /// it: Linux continues with the one path that is left, and so must perigee.
     AsLinux,
     /// Both paths are used again, as zebra says by FPM. Version 10 leaves a group to the kernel while the link is down,
     /// and is `silent`; 8.4 puts the next hop back by FPM, and not in Linux, so that an audit may tell.

@@ -168,8 +168,9 @@ fn no_way_leads_round_a_filter(world: &World) {
     router.stop();
 }
 
-/// Linux took what was sent to the MAC address that the interface under a port has meanwhile, and what was broadcast, for its own: whoever
-/// was on the link reached its sockets past filters and checks of sources, by any of the router's addresses.
+/// Linux took what was sent to the MAC address that the interface under a port has meanwhile, and what was broadcast,
+/// for its own: whoever was on the link reached its sockets past filters and checks of sources, by any of the router's
+/// addresses.
 fn nothing_reaches_linux_past_the_router(world: &World) {
     let rules = "[[filter]]\nproto = \"udp\"\ndport = 9\naction = \"drop\"\n";
     let known = "[[neighbor]]\naddress = \"10.0.1.2\"\nmac = \"02:00:00:00:00:98\"\n";

@@ -68,7 +68,8 @@ fn iperf3(client: &Host, server: &Host, router: &Router) {
         let report: serde_json::Value = serde_json::from_str(&out).expect("iperf3's report");
         report.get("error").is_none().then_some(report)
     });
-    // When the sender has given its last bytes to its socket, the receiver stops; what is in the socket then is never sent.
+    // When the sender has given its last bytes to its socket, the receiver stops; what is in the socket then is never
+    // sent.
     let sum = |side: &str| report["end"][side]["bytes"].as_u64().unwrap_or(0);
     let (sent, bytes) = (sum("sum_sent"), sum("sum_received"));
     assert!(sent >= 50_000_000 && bytes > sent / 2, "{report}");
@@ -204,7 +205,8 @@ fn dpdk_drives_an_interface_where_that_is_configured(world: &World) {
         client.reaches(address);
         client.ping(20, address);
     }
-    // The client's segments come as super-frames, which DPDK's driver would not send; the server's must have their checksums.
+    // The client's segments come as super-frames, which DPDK's driver would not send; the server's must have their
+    // checksums.
     server.run("ethtool -K eth0 tx off").good();
     let _service = server.start("iperf3 -s");
     for direction in ["", "-R"] {
@@ -238,7 +240,8 @@ fn forty_interfaces_are_ports(world: &World) {
     router.stop();
 }
 
-/// One port by AF_XDP sockets, one by packet sockets; of the first the interface is made again, for a router without privileges.
+/// One port by AF_XDP sockets, one by packet sockets; of the first the interface is made again, for a router without
+/// privileges.
 fn af_xdp_sockets_drive_an_interface_and_leave_no_program(world: &World) {
     let Pair { client, server } = Pair::new(world);
     let whole = || client.run("ethtool -K eth0 tx off txvlan off").good();

@@ -36,9 +36,9 @@ fn follows(router: &Router, client: &Host) {
     router.alone();
 }
 
-/// FRR's interfaces, perigee's twins, went away and came back while perigee restarted. bgpd 8.4 often does not recover from that:
-/// it answers its neighbor with "Finite state machine error" for ever, `clear bgp *` or not. Then FRR is restarted too, as an
-/// operator would have watchfrr do.
+/// FRR's interfaces, perigee's twins, went away and came back while perigee restarted. bgpd 8.4 often does not recover
+/// from that: it answers its neighbor with "Finite state machine error" for ever, `clear bgp *` or not. Then FRR is
+/// restarted too, as an operator would have watchfrr do.
 fn comes_back(router: &Router, frr: &mut Frr) {
     let begin = Instant::now();
     let mut again = false;
@@ -103,7 +103,8 @@ fn routes_by_fpm_with_gateways(world: &World) {
     routes_by_fpm(world, "fpm address 127.0.0.1\nno fpm use-next-hop-groups\n");
 }
 
-/// A connection of a user, as a shell opens it, which tries to send what is no route, and prints what it reads until it is sent away.
+/// A connection of a user, as a shell opens it, which tries to send what is no route, and prints what it reads until it
+/// is sent away.
 fn stranger(user: u32, to: &str) -> String {
     let shell = format!("exec 3<>{to} && printf '\\001\\001\\000\\010aaaa' >&3; cat <&3");
     let mut command = Command::new("setpriv");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `perigee gen`: across a cable, through a router, into `perigee task`, from a capture, every script of examples/gen; what it prints; how it
-//! ends; mistakes.
+//! `perigee gen`: across a cable, through a router, into `perigee task`, from a capture, every script of examples/gen;
+//! what it prints; how it ends; mistakes.
 
 use perigee_packet::wire::checksum::{pseudo_v4, sum};
 use perigee_tests::{Asserts, Ended, Good, Signal, World, perigee, run, wait_until};
@@ -32,8 +32,8 @@ perigee_tests::scenarios![
     mistakes_are_described,
 ];
 
-/// Frames that are sent late, or arrive while their receiver has no core, have to fit into the rings: their 1,024 frames are two
-/// seconds of this.
+/// Frames that are sent late, or arrive while their receiver has no core, have to fit into the rings: their 1,024
+/// frames are two seconds of this.
 const RATE: &str = "500pps";
 
 fn command(words: &[&str]) -> Command {
@@ -170,7 +170,8 @@ fn a_ramp_before_the_trial_is_in_no_figure(world: &World) {
     let sent = number(&all, "/sent/sent");
     assert_eq!(sent + number(&all, "/sent/unsent"), 500, "{all:#}");
     assert!(sent > 125, "{all:#}");
-    // 500 frames per second rise in eight steps of 0.1 s, each with a frame at its start: 7 + 13 + 19 + 25 + 32 + 38 + 44 + 50.
+    // 500 frames per second rise in eight steps of 0.1 s, each with a frame at its start: 7 + 13 + 19 + 25 + 32 + 38 +
+    // 44 + 50.
     let ramp = number(&all, "/ramp/sent");
     assert!((1..=228).contains(&ramp), "{all:#}");
     for (path, expected) in [

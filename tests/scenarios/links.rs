@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A port's link goes down without any daemon: what was routed over it takes the next best route, the other members of its group, a
-//! shorter prefix, or is unreachable; and comes back.
+//! A port's link goes down without any daemon: what was routed over it takes the next best route, the other members of
+//! its group, a shorter prefix, or is unreachable; and comes back.
 //!
 //! ```text
 //!                ┌── one ─── one: 20.0.0.1, 2001:db8:20::1
@@ -241,8 +241,8 @@ metric = 10
     router.stop();
 }
 
-/// Linux keeps its IPv4 routes over a link without a carrier, and would send into it. The router does not, and remembers them: the
-/// audit finds the same routes in both.
+/// Linux keeps its IPv4 routes over a link without a carrier, and would send into it. The router does not, and
+/// remembers them: the audit finds the same routes in both.
 fn routes_of_linux_are_out_of_use_while_the_link_is_down(world: &World) {
     let hosts = Hosts::new(world);
     let router = world.router("", PORTS);
@@ -328,7 +328,8 @@ impl Stream<'_> {
         self.sockets.each_ref().map(|socket| std::iter::from_fn(|| socket.recv(&mut [0; 64]).ok()).count())
     }
 
-    /// Sends until enough packets have come by the way `to` after `change`, which happens in another thread after a while.
+    /// Sends until enough packets have come by the way `to` after `change`, which happens in another thread after a
+    /// while.
     fn during(&self, from: usize, to: usize, change: impl FnOnce() + Send) -> Outage {
         const BEFORE: usize = 500;
         const AFTER: usize = 500;
@@ -388,9 +389,10 @@ fn spread_out(count: u32) -> impl Iterator<Item = Ipv4Addr> {
         .take(count as usize)
 }
 
-/// Traffic leaves a link whose other end is set down, for what is left: another member of a group, a floating route of the same prefix,
-/// a shorter prefix. `PERIGEE_ROUTES` is how many further routes lead over the link (100), `PERIGEE_REPEAT` how often it is cut (1).
-/// How long that took is written to the file that `PERIGEE_FIGURES` names; nothing here depends on it.
+/// Traffic leaves a link whose other end is set down, for what is left: another member of a group, a floating route of
+/// the same prefix, a shorter prefix. `PERIGEE_ROUTES` is how many further routes lead over the link (100),
+/// `PERIGEE_REPEAT` how often it is cut (1). How long that took is written to the file that `PERIGEE_FIGURES` names;
+/// nothing here depends on it.
 fn traffic_leaves_a_link_that_is_cut(world: &World) {
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().expect(name));
     let (routes, times) = (number("PERIGEE_ROUTES", 100), number("PERIGEE_REPEAT", 1));

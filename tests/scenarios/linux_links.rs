@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Twins as first-class interfaces: what `ip link`, `ip addr` and `ip neigh` do to a twin happens to the port, and vice versa.
+//! Twins as first-class interfaces: what `ip link`, `ip addr` and `ip neigh` do to a twin happens to the port, and vice
+//! versa.
 
 use crate::linux_routes::with_a_second_hop;
 use crate::{PORTS, Pair};

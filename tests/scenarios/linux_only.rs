@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What Linux alone can do: routes and rules that the router does not know are Linux's, and none of their packets takes another way.
+//! What Linux alone can do: routes and rules that the router does not know are Linux's, and none of their packets takes
+//! another way.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, Host, Router, World, wait_seeing};

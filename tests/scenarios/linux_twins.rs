@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Twins, and interfaces under ports, that an operator changes: renamed, with another MAC address, moved, given a master.
+//! Twins, and interfaces under ports, that an operator changes: renamed, with another MAC address, moved, given a
+//! master.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Good, World, wait_until};

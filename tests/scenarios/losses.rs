@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Each place where packets can be lost is flooded: packets received, sent, dropped and missed add up to those offered (docs/losses.md).
+//! Each place where packets can be lost is flooded: packets received, sent, dropped and missed add up to those offered
+//! (docs/losses.md).
 
 use crate::flood::check_sums;
 use perigee_net::MacAddr;
@@ -72,7 +73,8 @@ impl Lan {
         self.arrived += self.wire.drain().len() as u64;
     }
 
-    /// Waits until all that the port has sent has arrived, but for what Linux says that it has lost; returns how much that is.
+    /// Waits until all that the port has sent has arrived, but for what Linux says that it has lost; returns how much
+    /// that is.
     #[track_caller]
     fn gets_what_was_sent(&mut self, router: &Router) -> u64 {
         let account = || {
@@ -213,7 +215,8 @@ fn what_is_sent_to_an_interface_that_is_down(world: &World) {
     wait_seeing("all of them to be received", || router.workers("received"), |received| *received == 1000);
     check_sums(&router);
     let (sent, errors) = (router.workers("transmitted"), counter(&router, "lan", "counters.transmit_errors"));
-    // Those that a worker has taken later are for the slow path, as their route is out of use, and end there or in the policer before it.
+    // Those that a worker has taken later are for the slow path, as their route is out of use, and end there or in the
+    // policer before it.
     let policed =
         ["host.policed_unresolved", "host.policed_other"].iter().map(|reason| router.dropped(reason)).sum::<u64>();
     assert_eq!(sent + router.workers("punted") + policed, 1000);

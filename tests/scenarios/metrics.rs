@@ -10,7 +10,8 @@ use std::net::TcpStream;
 
 perigee_tests::scenarios![metrics_are_open_metrics, dpdks_own_telemetry_answers,];
 
-/// Fails unless the text is OpenMetrics: every sample belongs to a family that was declared before it, and one `# EOF` ends it.
+/// Fails unless the text is OpenMetrics: every sample belongs to a family that was declared before it, and one `# EOF`
+/// ends it.
 fn check_open_metrics(text: &str) -> BTreeMap<String, f64> {
     let body = text.strip_suffix("# EOF\n").expect("# EOF at the end");
     let (mut families, mut samples) = (BTreeMap::new(), BTreeMap::new());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Routing daemons beside the router decide where multicast goes: FRR's pimd by IGMPv3 joins for IPv4, smcroute for IPv6.
+//! Routing daemons beside the router decide where multicast goes: FRR's pimd by IGMPv3 joins for IPv4, smcroute for
+//! IPv6.
 //!
 //! ```text
 //! client (source) ─── wan [perigee, pimd or smcroute] lan ─── server (receiver)

@@ -57,8 +57,8 @@ fn arp_is_answered_for_own_addresses_only(world: &World) {
         (message.target_mac(), Ethernet::new(&reply[..]).expect("a frame").destination()),
         (frame::STATION, frame::STATION)
     );
-    // A host that asks is known from then on; one that is not on this link only gets its answer, and an address that no host can
-    // have gets nothing at all.
+    // A host that asks is known from then on; one that is not on this link only gets its answer, and an address that no
+    // host can have gets nothing at all.
     assert!(router.neighbor("10.0.1.2").is_some());
     wan.send(&frame::arp_request("10.0.2.9", "10.0.1.1"));
     wan.expect("the reply", |f| frame::arp(f).is_some_and(|m| m.operation() == REPLY));
@@ -210,8 +210,8 @@ fn flooded(wire: &Wire, flood: impl Fn(u32) -> Vec<u8> + Sync, action: impl FnOn
     });
 }
 
-/// While the network of the server is scanned through another port, the client reaches a server that was never heard of, and is
-/// itself reached.
+/// While the network of the server is scanned through another port, the client reaches a server that was never heard
+/// of, and is itself reached.
 fn a_scan_keeps_no_new_host_out(world: &World) {
     let dmz = world.wire("w-dmz");
     let client = world.host("client", &["10.1.0.2/16", "2001:db8:1::2/64"], &["10.1.0.1", "2001:db8:1::1"]);

@@ -72,7 +72,8 @@ fn a_router_of_root_is_somebody_else_once_it_runs(world: &World) {
     router.stop();
 }
 
-/// `./x run my.toml` by root, in a home that no other user may enter: no reload was possible, and SIGHUP did nothing, in silence.
+/// `./x run my.toml` by root, in a home that no other user may enter: no reload was possible, and SIGHUP did nothing,
+/// in silence.
 fn a_router_reloads_files_that_only_root_may_read(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let home = Path::new("/run/home");
@@ -171,7 +172,8 @@ mod table {
     const CALLS: &str = include_str!("../../lib/helper/tests/confinement/calls.txt");
     const REQUESTS: &str = include_str!("../../lib/helper/tests/confinement/requests.txt");
 
-    /// The numbers of what a section of docs/confinement.md does not name, as a Lua table; without ports of other drivers.
+    /// The numbers of what a section of docs/confinement.md does not name, as a Lua table; without ports of other
+    /// drivers.
     fn refused(section: &str, text: &str, radix: u32) -> String {
         let page = PAGE.split(&format!("\n## {section}\n")).nth(1).expect("a section");
         let usual = page.split("With a port on the PCI bus").next().expect("a beginning");
@@ -208,8 +210,8 @@ mod table {
     }
 }
 
-/// What docs/confinement.md does not list is refused by the kernel as well, not only by the filters as we read them: from a worker, and
-/// from the loader, which has what all others have.
+/// What docs/confinement.md does not list is refused by the kernel as well, not only by the filters as we read them:
+/// from a worker, and from the loader, which has what all others have.
 #[cfg(target_arch = "x86_64")]
 fn every_call_is_tried_from_a_confined_thread(world: &World) {
     let Pair { client, .. } = Pair::new(world);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Packets to the groups of routing protocols reach Linux through the twins, and Linux's packets to them reach the wire. Each
-//! protocol is spoken by real daemons on both sides, and reaches its final state only if both hear each other.
+//! Packets to the groups of routing protocols reach Linux through the twins, and Linux's packets to them reach the
+//! wire. Each protocol is spoken by real daemons on both sides, and reaches its final state only if both hear each
+//! other.
 
 use crate::{PORTS, Pair};
 use perigee_lab::bird::Configuration;
@@ -64,8 +65,8 @@ fn isis(world: &World) {
     router.stop();
 }
 
-/// VRRP speaks to 224.0.0.18, from a MAC address of its own on a macvlan. The virtual address was nobody's: no answer to ARP, and frames to
-/// the virtual MAC address were another station's.
+/// VRRP speaks to 224.0.0.18, from a MAC address of its own on a macvlan. The virtual address was nobody's: no answer
+/// to ARP, and frames to the virtual MAC address were another station's.
 fn vrrp(world: &World) {
     let Pair { client, .. } = Pair::new(world);
     let router = world.router("", &ports());
@@ -105,7 +106,8 @@ fn vrrp(world: &World) {
     assert!(crossed >= 100, "{crossed} of 100 packets by the fast path");
     client.run("ip route replace default via 10.0.1.1").good();
     client.run("ip addr add 10.0.1.254/32 dev vrrp4").good();
-    // The side with the higher priority is heard: the twin's side becomes backup. When the other ends, it is master again.
+    // The side with the higher priority is heard: the twin's side becomes backup. When the other ends, it is master
+    // again.
     let mut there = client.frr(&["zebra", "vrrpd"], &configuration("eth0", 200));
     is(&there, "Master");
     is(&here, "Backup");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Daemons crash and restart without a lost packet: graceful restart (RFC 4724), with the kernel's routes kept meanwhile. The
-//! router restarts and arrives at the same table.
+//! Daemons crash and restart without a lost packet: graceful restart (RFC 4724), with the kernel's routes kept
+//! meanwhile. The router restarts and arrives at the same table.
 
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, router_bird, router_frr};
 use perigee_tests::{Bird, Good, Host, LONG_WAIT, Process, Router, Signal, World, wait_seeing, wait_seeing_for};
@@ -85,9 +85,9 @@ fn bird_crashes_and_no_packet_is_lost(world: &World) {
     router.stop();
 }
 
-/// While bgpd is away nothing is lost. When it is back, bgpd 8.4 may report to zebra that it has sent all routes before it has:
-/// zebra then removes routes from Linux and adds them again some ms later, and perigee does what Linux does. So pings are counted
-/// before that.
+/// While bgpd is away nothing is lost. When it is back, bgpd 8.4 may report to zebra that it has sent all routes before
+/// it has: zebra then removes routes from Linux and adds them again some ms later, and perigee does what Linux does. So
+/// pings are counted before that.
 fn bgpd_crashes_and_its_routes_stay(world: &World) {
     let (client, speaker, router) = announcer(world);
     let mut frr = world.frr(&["zebra -K 240", "bgpd"], &router_frr(&[2], &["ipv4"]));
@@ -108,7 +108,8 @@ fn bgpd_crashes_and_its_routes_stay(world: &World) {
     router.stop();
 }
 
-/// All of FRR restarts, as watchfrr does it when zebra has crashed: bgpd does not send a new zebra what the old one knew.
+/// All of FRR restarts, as watchfrr does it when zebra has crashed: bgpd does not send a new zebra what the old one
+/// knew.
 fn frr_crashes_and_no_packet_is_lost(world: &World) {
     let (client, speaker, router) = announcer(world);
     let mut frr = world.frr(&["zebra -K 240", "bgpd"], &router_frr(&[2], &["ipv4"]));

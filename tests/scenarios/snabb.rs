@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Snabb programs on DPDK's software ports: the runtime's selftests, the example programs between real hosts and on files,
-//! on one thread and on two; trees of one's own; mistakes.
+//! Snabb programs on DPDK's software ports: the runtime's selftests, the example programs between real hosts and on
+//! files, on one thread and on two; trees of one's own; mistakes.
 
 use perigee_tests::Signal;
 use perigee_tests::{Asserts, Ended, Good, Host, Process, World, perigee, run, wait_until};
@@ -197,8 +197,8 @@ fn a_worker_that_dies_takes_its_graph_down(world: &World) {
 }
 
 /// A program that ends from another thread, and one whose other thread does not come back.
-/// The first run of a program measures its apps, on one thread; the second has another one for half of those that are slow, and none
-/// for those that are not.
+/// The first run of a program measures its apps, on one thread; the second has another one for half of those that are
+/// slow, and none for those that are not.
 fn auto_cuts_a_graph_when_its_apps_are_known_to_be_slow(world: &World) {
     let program = world.file(
         "slow.lua",
@@ -364,8 +364,8 @@ fn a_tree_of_ones_own_comes_before_perigees_apps(world: &World) {
 }
 
 fn packets_on_a_linux_interface_are_captured_and_blasted(world: &World) {
-    // DPDK numbers its groups of AF_PACKET sockets by process number XOR interface number: two processes that follow each
-    // other must not meet in one group.
+    // DPDK numbers its groups of AF_PACKET sockets by process number XOR interface number: two processes that follow
+    // each other must not meet in one group.
     world.ip("link add one index 100 type veth peer name two index 4100");
     world.ip("link set one up");
     world.ip("link set two up");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Cards of Snabb programs on other devices: the table of PCI addresses, queues of one interface in several processes, pools, a
-//! guest's virtio device.
+//! Cards of Snabb programs on other devices: the table of PCI addresses, queues of one interface in several processes,
+//! pools, a guest's virtio device.
 
 use crate::snabb::{command, snabb};
 use perigee_net::MacAddr;
@@ -20,8 +20,8 @@ perigee_tests::scenarios![
     a_guest_goes_and_comes_back needs TESTPMD,
 ];
 
-/// Two processes, each with a queue of the first card, that send to the second one what they get. The table is one process's
-/// command line and its environment; the others inherit it.
+/// Two processes, each with a queue of the first card, that send to the second one what they get. The table is one
+/// process's command line and its environment; the others inherit it.
 const SHARED: &str = "\
 return {run = function ()
    local worker = require('core.worker')
@@ -95,8 +95,8 @@ fn queues_of_a_card_are_shared_by_processes(world: &World) {
     world.ip("link set w-out up");
     let program = world.file("shared.lua", SHARED).display().to_string();
     let words = ["--port", "net_null0", "--port", "01:00.1=w-out", &program];
-    // DPDK numbers the groups of AF_PACKET's sockets by process XOR interface: two processes may meet in a number by chance, and
-    // say so. The next ones have other numbers.
+    // DPDK numbers the groups of AF_PACKET's sockets by process XOR interface: two processes may meet in a number by
+    // chance, and say so. The next ones have other numbers.
     let mut tries = 0;
     let mut process: Process = loop {
         let mut process = world.start(command(&words).env("SNABB_PORTS", "01:00.0=w-in; 01:00.1=net_null1"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Tasks beside the apps of Snabb programs, on one thread and on two, and on a machine that seems to have two NUMA nodes; programs of
-//! libmoon's style; how tasks fail and end.
+//! Tasks beside the apps of Snabb programs, on one thread and on two, and on a machine that seems to have two NUMA
+//! nodes; programs of libmoon's style; how tasks fail and end.
 
 use perigee_tests::Signal;
 use perigee_tests::{Asserts, Ended, Good, World, perigee, run, wait_until};
@@ -51,8 +51,8 @@ fn tasks_measure_a_graph_of_apps(_: &World) {
     }
 }
 
-/// Linux's folder of nodes is covered by another, in a namespace of the program's own. Worker 1 is on one node, worker 2 on the other:
-/// packets cross.
+/// Linux's folder of nodes is covered by another, in a namespace of the program's own. Worker 1 is on one node, worker
+/// 2 on the other: packets cross.
 fn tasks_measure_a_graph_between_two_nodes(world: &World) {
     let text = fs::read_to_string("/proc/self/status").expect("this process's status");
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("its cores");

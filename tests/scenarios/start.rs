@@ -16,7 +16,8 @@ perigee_tests::scenarios![
 /// The head of a pcap file: little-endian, version 2.4, Ethernet.
 const PCAP: [u8; 24] = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
 
-/// `perigee run` was silent until DPDK had started, 12 s on a busy machine, and a signal in that time ended it by SIGKILL.
+/// `perigee run` was silent until DPDK had started, 12 s on a busy machine, and a signal in that time ended it by
+/// SIGKILL.
 fn a_start_that_is_interrupted_while_dpdk_starts_ends_in_order(world: &World) {
     let _pair = Pair::new(world);
     let interfaces = world.interfaces();

@@ -46,7 +46,8 @@ fn tcpdump(file: &str, filter: &str) -> String {
     run(&mut tcpdump_of(file, filter)).good().out
 }
 
-/// As root, tcpdump would become another user, whom this namespace does not know: so it runs as nobody, in a namespace of its own.
+/// As root, tcpdump would become another user, whom this namespace does not know: so it runs as nobody, in a namespace
+/// of its own.
 fn tcpdump_of(file: &str, filter: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["-U", "tcpdump", "-n", "-r", file]);
@@ -56,7 +57,8 @@ fn tcpdump_of(file: &str, filter: &str) -> Command {
     command
 }
 
-/// Sends exactly this many pings, however long the replies take: one at a time, as ping waits two round trips for the last of several.
+/// Sends exactly this many pings, however long the replies take: one at a time, as ping waits two round trips for the
+/// last of several.
 fn ping(host: &Host, count: usize, address: &str) {
     for _ in 0..count {
         host.run(&format!("ping -n -W 120 -c 1 {address}")).good();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `perigee task`: every script of examples/tasks, between real hosts or on software devices, and how programs of tasks end.
+//! `perigee task`: every script of examples/tasks, between real hosts or on software devices, and how programs of tasks
+//! end.
 
 use perigee_tests::{Asserts, Ended, Good, Host, Process, Signal, World, perigee, run, wait_seeing, wait_until};
 use std::fs;
@@ -65,8 +66,8 @@ fn two_hosts(world: &World) -> (Host, Host) {
     (left, right)
 }
 
-/// A pair of interfaces here, up; `number` is the cable's, from 1. DPDK numbers its groups of AF_PACKET sockets by process number
-/// XOR interface number: processes that follow each other must not meet in one group.
+/// A pair of interfaces here, up; `number` is the cable's, from 1. DPDK numbers its groups of AF_PACKET sockets by
+/// process number XOR interface number: processes that follow each other must not meet in one group.
 fn cable(world: &World, number: u32, one: &str, other: &str) {
     let index = 100 + number * 9000;
     world.ip(&format!("link add {one} index {index} type veth peer name {other} index {}", index + 4000));

@@ -45,8 +45,8 @@ pub trait Asserts {
     #[track_caller]
     fn refused(self, text: &str) -> Ended;
 
-    /// The program itself, if it was a ping and every echo was answered once, in order. While replies are late, ping sends more
-    /// than `count`.
+    /// The program itself, if it was a ping and every echo was answered once, in order. While replies are late, ping
+    /// sends more than `count`.
     ///
     /// # Panics
     /// A reply is missing, doubled or out of order.

@@ -105,9 +105,9 @@ impl Host {
     }
 }
 
-/// With a deadline, ping waits for `count` replies; without, for two round trips only, and a busy machine sometimes takes
-/// longer. Of large packets fewer come per second, so that they are as many fragments: what a router that loses its
-/// core for a while finds behind them has to fit into its ports' rings.
+/// With a deadline, ping waits for `count` replies; without, for two round trips only, and a busy machine sometimes
+/// takes longer. Of large packets fewer come per second, so that they are as many fragments: what a router that loses
+/// its core for a while finds behind them has to fit into its ports' rings.
 fn ping_words(count: usize, words: &str) -> String {
     let size = words.split_once("-s ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(56_usize);
     let interval = 0.005 * size.div_ceil(1472) as f64;

@@ -29,7 +29,8 @@ pub struct Scenario {
     pub function: &'static str,
     /// The programs that it needs besides those of all scenarios.
     pub needs: &'static [Tool],
-    /// Whether it runs as root in namespaces of root's, instead of those that anyone may make: it is ignored where there is no root.
+    /// Whether it runs as root in namespaces of root's, instead of those that anyone may make: it is ignored where
+    /// there is no root.
     pub root: bool,
     /// Tests it.
     ///
@@ -39,8 +40,8 @@ pub struct Scenario {
 }
 
 /// Lists the scenarios of a file, with the programs that not every scenario runs, and those that need root:
-/// `scenarios![one, two needs BIRD FRR, three as root];`. One that is forgotten is a function that is never used, of which the
-/// compiler warns.
+/// `scenarios![one, two needs BIRD FRR, three as root];`. One that is forgotten is a function that is never used, of
+/// which the compiler warns.
 #[macro_export]
 macro_rules! scenarios {
     ($($function:ident $(as $root:ident)? $(needs $($tool:ident)+)?),+ $(,)?) => {
@@ -81,8 +82,9 @@ impl Scenario {
         }
     }
 
-    /// Runs this program again for it. Where that is refused, or a program is missing, the scenario is ignored; with `CI=true`
-    /// in the environment it fails. A feature that the kernel lacks is not a failure in either case, nor is that we are not root.
+    /// Runs this program again for it. Where that is refused, or a program is missing, the scenario is ignored; with
+    /// `CI=true` in the environment it fails. A feature that the kernel lacks is not a failure in either case, nor
+    /// is that we are not root.
     fn run_inside(&self) -> Result<Completion, Failed> {
         let missing = tools::require(self.needs, &tools::search_path(), "the scenario").err();
         if let Some(reason) = missing.map(|error| error.to_string()).or_else(|| refused().map(str::to_owned)) {
@@ -134,7 +136,8 @@ fn refused() -> Option<&'static str> {
     REFUSED.get_or_init(find_out).as_deref()
 }
 
-/// Runs the scenarios that the command line selects, as cargo's own test programs do; `folder` has a file for each list.
+/// Runs the scenarios that the command line selects, as cargo's own test programs do; `folder` has a file for each
+/// list.
 ///
 /// # Panics
 /// A file's list is missing, or there is no `perigee` to test.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! BGP speakers of scenarios: the router's, and those that announce to it. A neighbor on `10.0.NET.0/24` has the AS 65000 + NET.
+//! BGP speakers of scenarios: the router's, and those that announce to it. A neighbor on `10.0.NET.0/24` has the AS
+//! 65000 + NET.
 
 use perigee_lab::bird::{Channel, Configuration, Session};
 use perigee_lab::frr;
@@ -38,8 +39,9 @@ fn neighbor_as(net: u8) -> u32 {
     65_000 + u32::from(net)
 }
 
-/// BIRD that announces networks to a router at 10.0.NET.1, from 10.0.NET.2, and the same for IPv6. It puts routes into its
-/// kernel, as its host has no other way back, except the route to its own network, in which Linux would look for gateways.
+/// BIRD that announces networks to a router at 10.0.NET.1, from 10.0.NET.2, and the same for IPv6. It puts routes into
+/// its kernel, as its host has no other way back, except the route to its own network, in which Linux would look for
+/// gateways.
 pub fn announcing_bird(net: u8, count: usize, count6: usize) -> String {
     let [(router, own), (router6, own6)] = addresses(net);
     let session = |name, own, router, channel| Session {

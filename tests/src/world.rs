@@ -33,7 +33,8 @@ impl World {
         World { lab: perigee_lab::World::enter(Path::new(FOLDER)).good(), unable: RefCell::default() }
     }
 
-    /// Records why the kernel here does not let the scenario test anything; it should then return, and counts as ignored.
+    /// Records why the kernel here does not let the scenario test anything; it should then return, and counts as
+    /// ignored.
     pub fn unable(&self, reason: &str) {
         self.unable.replace(Some(reason.to_owned()));
     }
@@ -44,8 +45,8 @@ impl World {
         self.lab.ip(words).good()
     }
 
-    /// A host with `eth0`, whose other end is the interface `r-NAME` here. There may be any number of addresses (with their
-    /// prefix lengths) and gateways of both families.
+    /// A host with `eth0`, whose other end is the interface `r-NAME` here. There may be any number of addresses (with
+    /// their prefix lengths) and gateways of both families.
     #[track_caller]
     pub fn host(&self, name: &str, addresses: &[&str], gateways: &[&str]) -> Host {
         Host(self.lab.host(name, &format!("r-{name}"), addresses, gateways).good())
@@ -92,8 +93,8 @@ impl World {
         self.lab.file(name, text).good()
     }
 
-    /// Writes `router.toml`, whose `[router]` and `[eal]` suit a test; `router` has more lines for `[router]`, `rest` all
-    /// other sections. The router is as patient as we are.
+    /// Writes `router.toml`, whose `[router]` and `[eal]` suit a test; `router` has more lines for `[router]`, `rest`
+    /// all other sections. The router is as patient as we are.
     pub fn configuration(&self, router: &str, rest: &str) -> PathBuf {
         let budgets = budgets(router).good();
         let text = format!(
@@ -154,7 +155,8 @@ impl World {
         assert_eq!(left, 0, "a folder of the EAL's is left");
     }
 
-    /// Interfaces here, but for `lo`: one line each with name, the flags that an administrator sets, MTU and MAC address.
+    /// Interfaces here, but for `lo`: one line each with name, the flags that an administrator sets, MTU and MAC
+    /// address.
     pub fn interfaces(&self) -> Vec<String> {
         let all = self.ip("-o link show");
         let described = |line: &str| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `./x` on machines that are not as they should be: it continues, or says in a sentence what to do. Programs that would
-//! change this machine (apt-get, sudo, cargo) are scripts of the test's here, which stand first in PATH.
+//! `./x` on machines that are not as they should be: it continues, or says in a sentence what to do. Programs that
+//! would change this machine (apt-get, sudo, cargo) are scripts of the test's here, which stand first in PATH.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

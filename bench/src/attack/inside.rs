@@ -154,8 +154,8 @@ fn edge(world: &World) -> Result<(Host, Wire)> {
     Ok((peer, attacker))
 }
 
-/// Two namespaces that have nothing to do with the router; the first of them. Their neighbors' entries in Linux are asked for all the time,
-/// so that a table that is full is noticed.
+/// Two namespaces that have nothing to do with the router; the first of them. Their neighbors' entries in Linux are
+/// asked for all the time, so that a table that is full is noticed.
 fn bystanders(world: &World) -> Result<Host> {
     let (one, other) = (world.namespace("bystander")?, world.namespace("friend")?);
     world.ip(&format!("-n {} link add eth0 type veth peer name eth0 netns {}", one.name(), other.name()))?;
@@ -266,7 +266,8 @@ impl Scene {
         })
     }
 
-    /// Asks new hosts: those behind another port than the flood's from a third and from the flooded one, those on the flooded link.
+    /// Asks new hosts: those behind another port than the flood's from a third and from the flooded one, those on the
+    /// flooded link.
     fn reach_all(&self) -> Result<Vec<Asked>> {
         let ask = |name: &str, from: &Host, addresses: Vec<IpAddr>| {
             let seconds = reach(from, &addresses)?;

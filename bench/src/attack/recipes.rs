@@ -10,8 +10,8 @@
 //! | `near4`, `near6`, `link6` | a random address on that link, and a link-local one |
 //! | `far4`, `far6` | a random address elsewhere |
 //!
-//! Packets to IPv6 groups go to the router's MAC address, so that the other stations of the link, whose kernels share the machine's tables
-//! with the bystanders, do not get them.
+//! Packets to IPv6 groups go to the router's MAC address, so that the other stations of the link, whose kernels share
+//! the machine's tables with the bystanders, do not get them.
 
 use super::kinds::{EDGE4, EDGE6, LONGEST, ROUTER4, ROUTER6};
 use anyhow::{Context as _, Result, ensure};

@@ -81,7 +81,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether nobody else noticed it: known traffic lost nothing, sessions stand, new hosts answered soon, and memory is back.
+    /// Whether nobody else noticed it: known traffic lost nothing, sessions stand, new hosts answered soon, and memory
+    /// is back.
     pub fn held(&self) -> bool {
         // A flood that did not arrive proves nothing.
         let attacked = self.taken as f64 >= 0.9 * self.wanted && self.sent as f64 >= 0.9 * self.wanted;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench churn --bgp`: the full table from a BIRD on the other side of a wire, over BGP through the router, to a BIRD
-//! on the router's twin, into Linux's table and from there into perigee's.
+//! `./x bench churn --bgp`: the full table from a BIRD on the other side of a wire, over BGP through the router, to a
+//! BIRD on the router's twin, into Linux's table and from there into perigee's.
 
 use super::netlink;
 use super::report::mb;

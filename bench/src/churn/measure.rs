@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! One lookup structure's turn: a router with it, the full table, a resync, and windows in which routes change or do not.
+//! One lookup structure's turn: a router with it, the full table, a resync, and windows in which routes change or do
+//! not.
 
 use super::netlink::{self, Change, Pump, Route};
 use super::router::{Cpu, Memory, Router, SINK_PORT};
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two checks whether the router has caught up.
 const POLL: Duration = Duration::from_millis(5);
-/// After a dump, the router's thread for netlink waits as long as the dump took before it begins another one: enough for it.
+/// After a dump, the router's thread for netlink waits as long as the dump took before it begins another one: enough
+/// for it.
 const REST: Duration = Duration::from_secs(2);
 /// Warm-up for caches and the JIT compiler.
 const WARM: Duration = Duration::from_millis(500);
@@ -90,7 +92,8 @@ struct Window {
 }
 
 impl Window {
-    /// Packets per second of the worker's CPU time. Its share of the window is read at almost the same times as the counters.
+    /// Packets per second of the worker's CPU time. Its share of the window is read at almost the same times as the
+    /// counters.
     fn rate(&self) -> f64 {
         self.packets as f64 / self.cpu.worker
     }
@@ -237,7 +240,8 @@ impl Turn<'_> {
         Ok(Window { seconds: worker.uptime - worker0.uptime, packets, cpu, gap: worker.longest_gap })
     }
 
-    /// Waits until this many changes have been applied, or a resync has made up for lost ones, and all routes are in place.
+    /// Waits until this many changes have been applied, or a resync has made up for lost ones, and all routes are in
+    /// place.
     fn catch_up(&mut self, before: &LinuxStatus, changes: u64) -> Result<Instant> {
         let deadline = Instant::now() + self.plan.patience;
         loop {
@@ -277,8 +281,8 @@ impl Turn<'_> {
         Ok(((pumped - start).as_secs_f64(), (done - pumped).as_secs_f64()))
     }
 
-    /// Seconds of bare dumps, and of loading the full table from one: the router leaves Linux's main table for an empty one, and
-    /// comes back.
+    /// Seconds of bare dumps, and of loading the full table from one: the router leaves Linux's main table for an empty
+    /// one, and comes back.
     fn dump_loads(&mut self) -> Result<(Vec<f64>, Vec<f64>)> {
         let (mut dumps, mut loads) = (Vec::new(), Vec::new());
         for _ in 0..self.plan.resyncs {

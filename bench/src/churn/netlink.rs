@@ -2,8 +2,8 @@
 //! The route pump: rtnetlink messages, many per system call, and a bare dump. It shares no code with the router that is
 //! measured, so that they do not share mistakes either.
 //!
-//! A request to the kernel is done when `send` returns. None of these asks for an acknowledgement, so the kernel answers
-//! only those that it refuses.
+//! A request to the kernel is done when `send` returns. None of these asks for an acknowledgement, so the kernel
+//! answers only those that it refuses.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::io::Errno;
@@ -220,8 +220,8 @@ fn attribute(to: &mut Vec<u8>, kind: u16, address: IpAddr) {
     }
 }
 
-/// Reads all routes of both families, and only counts those of the main table: any reader of the table needs at least this
-/// long.
+/// Reads all routes of both families, and only counts those of the main table: any reader of the table needs at least
+/// this long.
 pub fn dump() -> Result<u64> {
     let socket = socket()?;
     let mut buffer = vec![0; READ];

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// How long a bench may take to end once it was asked to: it gives memory back, and takes namespaces down.
 const ENDING: Duration = Duration::from_secs(25);
 
-/// Runs `perigee-bench WORDS --json`, for at most `limit`; returns what it says. A bench that says something and fails has found
-/// something wrong, which is in what it says.
+/// Runs `perigee-bench WORDS --json`, for at most `limit`; returns what it says. A bench that says something and fails
+/// has found something wrong, which is in what it says.
 ///
 /// # Errors
 /// It says nothing; its own last line says why.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A rig in a process of its own: where valgrind looks at it, or in namespaces with veth pairs. What is asked and answered are files in a folder.
+//! A rig in a process of its own: where valgrind looks at it, or in namespaces with veth pairs. What is asked and
+//! answered are files in a folder.
 
 use crate::isolated;
 use crate::table;
@@ -17,8 +18,8 @@ const ASK: &str = "ask.json";
 const ANSWER: &str = "answer.json";
 /// The subcommand.
 pub const NAME: &str = "evaluate-rig";
-/// Ends of veth pairs: by the first one packets are put on the wire to the second, the router's first port; by the third they leave to the
-/// fourth, where nobody wants them.
+/// Ends of veth pairs: by the first one packets are put on the wire to the second, the router's first port; by the
+/// third they leave to the fourth, where nobody wants them.
 const ENDS: [&str; 4] = ["feed", "first", "other", "nobody"];
 /// Places in the rings of an end, of 2 KB each: more than the rig puts there at once.
 const PLACES: u32 = 2048;

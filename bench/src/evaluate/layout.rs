@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! How a batch holds its packets: structure of arrays against arrays of mbuf pointers, by the program in `batch-layout`, which is built first.
+//! How a batch holds its packets: structure of arrays against arrays of mbuf pointers, by the program in
+//! `batch-layout`, which is built first.
 
 use super::outcome::{Outcome, Picture, Table};
 use super::stand::Stand;

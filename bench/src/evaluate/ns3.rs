@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The ns-3 paper's tables and predictions: by the ns-3 module where `./x ns3` has built it, else by `perigee-predict`'s closed forms.
+//! The ns-3 paper's tables and predictions: by the ns-3 module where `./x ns3` has built it, else by
+//! `perigee-predict`'s closed forms.
 
 mod programs;
 

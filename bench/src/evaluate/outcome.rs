@@ -49,7 +49,8 @@ pub struct Picture {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
-    /// How many of the last lines were predicted and not measured; each has the colour of its own measured line, and dashes.
+    /// How many of the last lines were predicted and not measured; each has the colour of its own measured line, and
+    /// dashes.
     #[serde(default)]
     pub predicted: usize,
     /// How many of the last lines were published, on another machine; each is dotted.

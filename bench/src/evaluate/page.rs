@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! One page of all figures that are there: question, method, pictures of this machine and of what was published, in words what came out.
+//! One page of all figures that are there: question, method, pictures of this machine and of what was published, in
+//! words what came out.
 
 use super::figures::{FIGURES, Figure};
 use super::outcome::{Picture, Table};

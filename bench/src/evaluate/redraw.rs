@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Pictures drawn again from data that are there, without measuring: where an axis was changed since, or where there was none. The
-//! page gets the same ones.
+//! Pictures drawn again from data that are there, without measuring: where an axis was changed since, or where there
+//! was none. The page gets the same ones.
 
 use super::changes;
 use super::moonroute::OVERLOADED;
@@ -224,7 +224,8 @@ pub fn redraw(folder: &Path) -> Result<()> {
     std::fs::write(&index, page).with_context(|| format!("{} cannot be written", index.display()))
 }
 
-/// The page with this picture in place of the one of its title in the figure's section, or else as the `number`th one there.
+/// The page with this picture in place of the one of its title in the figure's section, or else as the `number`th one
+/// there.
 fn placed(page: &str, figure: &str, number: usize, picture: &Picture) -> Result<String> {
     let head = format!("<h2 id=\"{figure}\"");
     let begin = page.find(&head).with_context(|| format!("the page has no figure {figure}"))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! perigee beside others on one core: `./x bench forward` (testpmd, l3fwd, any program with DPDK), and what Linux itself forwards,
-//! `./x bench linux`.
+//! perigee beside others on one core: `./x bench forward` (testpmd, l3fwd, any program with DPDK), and what Linux
+//! itself forwards, `./x bench linux`.
 
 use super::benches::{self, Interval, bench};
 use super::outcome::{Outcome, Picture, Table};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Instructions, cache misses and mispredicted branches per packet, simulated by valgrind's cachegrind as the difference of a long and a short
-//! run of the rig, in a process of its own. Without prefetching, overlap or this processor's predictor: shapes, not counts.
+//! Instructions, cache misses and mispredicted branches per packet, simulated by valgrind's cachegrind as the
+//! difference of a long and a short run of the rig, in a process of its own. Without prefetching, overlap or this
+//! processor's predictor: shapes, not counts.
 
 use super::child::{self, Ask};
 use super::stand::Stand;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Results in a folder, one for each figure: what an interrupted run has measured is there for the next one. Of one machine only.
+//! Results in a folder, one for each figure: what an interrupted run has measured is there for the next one. Of one
+//! machine only.
 
 use super::figures::Figure;
 use super::outcome::Outcome;
@@ -68,8 +69,8 @@ impl Store {
         serde_json::from_str(&fs::read_to_string(self.folder.join(figure.name).join(OUTCOME)).ok()?).ok()
     }
 
-    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? A figure that was left
-    /// out or interrupted is tried again.
+    /// Is it there, measured at least as thoroughly as is asked for now, and with the same flags? A figure that was
+    /// left out or interrupted is tried again.
     pub fn has(&self, figure: &Figure, narrowed: &str) -> bool {
         let good = |kept: Kept| {
             let whole = kept.outcome.left_out.is_none() && !kept.outcome.partly;

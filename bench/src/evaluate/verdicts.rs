@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Verdicts computed from the samples: each comparison with a publication, its interval, and whether that is narrow enough to tell.
+//! Verdicts computed from the samples: each comparison with a publication, its interval, and whether that is narrow
+//! enough to tell.
 //!
-//! A time is the middle one of the rounds', each of which is that of its faster windows at the machine's full pace (the figures take the
-//! fastest round, of which there is no interval). Its interval comes from samples drawn again, rounds first and then windows within them, as windows of a round are alike (a bootstrap of clusters, 95 %).
+//! A time is the middle one of the rounds', each of which is that of its faster windows at the machine's full pace (the
+//! figures take the fastest round, of which there is no interval). Its interval comes from samples drawn again, rounds
+//! first and then windows within them, as windows of a round are alike (a bootstrap of clusters, 95 %).
 //!
-//! A comparison is **not resolved** if its interval is wider than the effect that it is to show: the distance from what was published to
-//! what would be there without the effect. Else it agrees if what was published is within the interval, or within 5 % of it, as
-//! publications give no intervals; and differs if not.
+//! A comparison is **not resolved** if its interval is wider than the effect that it is to show: the distance from what
+//! was published to what would be there without the effect. Else it agrees if what was published is within the
+//! interval, or within 5 % of it, as publications give no intervals; and differs if not.
 
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeMap;
@@ -164,7 +166,8 @@ const IO: [&[&str]; 4] = [
     &["memory", "DXR"],
 ];
 
-/// Shares and ratios, as absolute figures of other machines do not compare. A flat curve would rise or fall by a tenth if it were not.
+/// Shares and ratios, as absolute figures of other machines do not compare. A flat curve would rise or fall by a tenth
+/// if it were not.
 const COMPARISONS: [Comparison; 12] = [
     Comparison {
         figure: "moonroute-sizes",

@@ -20,8 +20,8 @@ const NAMES: f64 = 88.0;
 const COLUMN: f64 = 136.0;
 const ROW: f64 = 24.0;
 
-/// perigee's structures are coloured, DPDK's grey. People with colour vision deficiency can tell the colours apart, too (Okabe, Ito,
-/// 2002, and darker ones of the same hues).
+/// perigee's structures are coloured, DPDK's grey. People with colour vision deficiency can tell the colours apart, too
+/// (Okabe, Ito, 2002, and darker ones of the same hues).
 const COLOURS: [&str; 12] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c4a00", "#005c43", "#7a3e62", "#f0e442",
     "#003f63", "#a8c5a0",
@@ -112,7 +112,8 @@ fn rates(family: &Family, colours: &[&str], base: f64) -> Markup {
     }
 }
 
-/// Names with their colours, and bars of memory, changes and build time, each relative to the most; and where that ends.
+/// Names with their colours, and bars of memory, changes and build time, each relative to the most; and where that
+/// ends.
 fn side(family: &Family, colours: &[&str], top: f64) -> (Markup, f64) {
     let columns: [(&str, Vec<(f64, String)>); 3] = [
         (

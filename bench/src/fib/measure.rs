@@ -61,8 +61,8 @@ pub fn lookups<A: Family>(lookup: &dyn Lookup<A>, addresses: &[A], stretch: Stre
     })
 }
 
-/// Buffers like those in a pool of mbufs: 128 bytes of description, 128 of headroom, then the packet; 2,304 bytes from one to
-/// the next.
+/// Buffers like those in a pool of mbufs: 128 bytes of description, 128 of headroom, then the packet; 2,304 bytes from
+/// one to the next.
 pub struct Packets {
     buffers: Vec<[u64; 288]>,
     /// A pool that has been in use for a while hands out its buffers in random order.
@@ -98,8 +98,8 @@ impl Packets {
     }
 }
 
-/// Million lookups per second with packets: each destination is stored into a packet's header (as a device does), read from there, looked up,
-/// and its next hop stored into the packet's description: two cache lines per packet.
+/// Million lookups per second with packets: each destination is stored into a packet's header (as a device does), read
+/// from there, looked up, and its next hop stored into the packet's description: two cache lines per packet.
 pub fn lookups_with_packets<A: Family>(
     lookup: &dyn Lookup<A>,
     addresses: &[A],
@@ -132,7 +132,8 @@ pub fn random_reads(reads: &RandomReads, indices: &[u32], stretch: Stretch) -> f
     })
 }
 
-/// A reader of a changing table, and the publisher's view of it: a structure only gets its memory back when readers move on.
+/// A reader of a changing table, and the publisher's view of it: a structure only gets its memory back when readers
+/// move on.
 pub struct Reader<A> {
     published: Published<()>,
     subscriber: Subscriber<()>,
@@ -191,8 +192,8 @@ impl<A: Family> Reader<A> {
 /// Withdrawals and announcements between two batch boundaries of the reader, each.
 const PAIRS: usize = 16;
 
-/// Repeatedly withdraws and announces routes of the table, one at a time, making each change visible immediately; returns changes
-/// per second, counting both. Afterwards the table is what it was.
+/// Repeatedly withdraws and announces routes of the table, one at a time, making each change visible immediately;
+/// returns changes per second, counting both. Afterwards the table is what it was.
 pub fn changes<A: Family>(
     writer: &mut dyn LookupWriter<A>,
     reader: &mut Reader<A>,
@@ -240,7 +241,8 @@ pub fn change_all<A: Family>(
     reader.settle(writer)
 }
 
-/// How many of these addresses get another next hop than `right`, in batches or one by one (every 16th is also looked up alone).
+/// How many of these addresses get another next hop than `right`, in batches or one by one (every 16th is also looked
+/// up alone).
 pub fn wrong<A: Family>(lookup: &dyn Lookup<A>, addresses: &[A], right: &[u32], batch: usize) -> u64 {
     let mut ids = vec![0; batch];
     let mut wrong = 0;

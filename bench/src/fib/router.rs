@@ -163,7 +163,8 @@ fn of_family<A: Routed>(
     Ok(Some(Results { number: A::NUMBER, routes, verified, reference: A::REFERENCE, patterns, rows, io, refused }))
 }
 
-/// Forwards all sources once with one structure, into files, and compares every packet; or why it cannot hold the table.
+/// Forwards all sources once with one structure, into files, and compares every packet; or why it cannot hold the
+/// table.
 fn verify(bed: &Bed, full: &FullTable, name: &str, traffic: &Traffic) -> Result<Result<usize, String>> {
     let full = FullTable { structures: vec![name.to_owned()], ..full.clone() };
     let bed = Bed { full: Some(full), ..bed.clone() };

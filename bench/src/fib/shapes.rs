@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Tables that the Internet's is not, beside it: links full of hosts and nested prefixes, changed in the order that costs most.
+//! Tables that the Internet's is not, beside it: links full of hosts and nested prefixes, changed in the order that
+//! costs most.
 //!
-//! Each structure gets each shape once, one after the other. Prefixes come one by one, with a commit and a batch boundary of the
-//! reader after every 32; then all flap, then the network around them does, then they go. Whatever takes too long is
-//! stopped, and the share that was done is reported.
+//! Each structure gets each shape once, one after the other. Prefixes come one by one, with a commit and a batch
+//! boundary of the reader after every 32; then all flap, then the network around them does, then they go. Whatever
+//! takes too long is stopped, and the share that was done is reported.
 
 use super::measure::{self, Reader};
 use crate::machine::thread_time;
@@ -34,8 +35,8 @@ pub struct Shaped {
     /// Insertions and removals that the structure refused.
     pub refused: usize,
     pub removals_refused: usize,
-    /// Nanoseconds of CPU time per insertion, per change while all prefixes flap, per change of the network around them, and per
-    /// removal; commits included.
+    /// Nanoseconds of CPU time per insertion, per change while all prefixes flap, per change of the network around
+    /// them, and per removal; commits included.
     pub ns_per_insertion: f64,
     pub ns_per_flap: f64,
     pub ns_per_change_of_the_network: f64,

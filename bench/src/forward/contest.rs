@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Warm-up before each measurement, for all of them: caches, and the JIT compiler of a fresh VM.
 const WARM: Duration = Duration::from_millis(30);
-/// By how much the shares of packets that a peer sends by each port may differ from those that the routes ask for: it counts
-/// from anywhere in the file of packets to anywhere.
+/// By how much the shares of packets that a peer sends by each port may differ from those that the routes ask for: it
+/// counts from anywhere in the file of packets to anywhere.
 const TOLERANCE: f64 = 0.01;
 /// How long these shares are counted: packets by the thousand times the file's.
 const SHARES: Duration = Duration::from_millis(500);
@@ -58,7 +58,8 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// Starts those that are always there: testpmd and perigee with the packets of IPv4, and perigee with those of IPv6.
+    /// Starts those that are always there: testpmd and perigee with the packets of IPv4, and perigee with those of
+    /// IPv6.
     pub fn start(four: Option<&Course>, six: Option<&Course>, priority: Priority) -> Result<Contest> {
         let courses: Vec<&Course> = [four, six].into_iter().flatten().collect();
         let core = courses.first().context("there is something to forward")?.bed.core;
@@ -191,7 +192,8 @@ impl Contest {
     }
 }
 
-/// The order of a round: each goes first in turn, and every other round goes backwards, as who comes next to whom may matter.
+/// The order of a round: each goes first in turn, and every other round goes backwards, as who comes next to whom may
+/// matter.
 fn in_turn(mut runners: Vec<Runner>, pair: usize) -> Vec<Runner> {
     let first = pair / 2 % runners.len().max(1);
     runners.rotate_left(first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A port with a known limit, and the searches that look for it: MLRsearch and a binary search with loss verification, on the same
-//! port, one after the other, in real time.
+//! A port with a known limit, and the searches that look for it: MLRsearch and a binary search with loss verification,
+//! on the same port, one after the other, in real time.
 
 use super::Bed;
 use crate::statistics::Median;
@@ -30,8 +30,8 @@ const LIMIT: f64 = 437_000.0;
 const ROOM: f64 = 512.0;
 /// Seconds of the trials that count. What fits into the room makes a load of 0.12 % more pass.
 const FINAL: f64 = 1.0;
-/// What of its frames the tester may give up in a trial that counts: on a virtual machine it stands still for milliseconds every few
-/// seconds. As for the profile `quick`.
+/// What of its frames the tester may give up in a trial that counts: on a virtual machine it stands still for
+/// milliseconds every few seconds. As for the profile `quick`.
 const TRUST: Trust = Trust { attempts: 3, unsent: 0.01 };
 /// Both searches are run so often, in turn.
 const REPEATS: usize = 5;

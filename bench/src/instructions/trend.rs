@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `./x bench instructions --trend`: a count of under a minute beside the recorded ones. `./x check` prints it; nothing is asserted.
+//! `./x bench instructions --trend`: a count of under a minute beside the recorded ones. `./x check` prints it; nothing
+//! is asserted.
 
 use super::{InstructionsArgs, LoopPath, counted};
 use anyhow::{Context as _, Result};

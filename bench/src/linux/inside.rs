@@ -192,7 +192,8 @@ fn number(file: &Path) -> Result<u64> {
     first.with_context(|| format!("{}: found {text:?}, expected a number", file.display()))
 }
 
-/// Has an interface served by a thread of its own, on a core; the thread's number. `sys` becomes a /sys of the interface's namespace.
+/// Has an interface served by a thread of its own, on a core; the thread's number. `sys` becomes a /sys of the
+/// interface's namespace.
 fn threaded(interface: &str, sys: &Path, core: usize, host: Option<&Host>) -> Result<u32> {
     let mounted =
         || mount("sysfs", sys, "sysfs", MountFlags::empty(), None).context("a /sys of our own cannot be mounted");

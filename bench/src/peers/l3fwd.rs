@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! DPDK's example l3fwd: fetched from Debian's source package `dpdk`, its limits raised for a full table, built for this
-//! machine's processor, and kept under `target/l3fwd`.
+//! DPDK's example l3fwd: fetched from Debian's source package `dpdk`, its limits raised for a full table, built for
+//! this machine's processor, and kept under `target/l3fwd`.
 
 mod build;
 
@@ -84,7 +84,8 @@ impl Rules {
 }
 
 impl L3fwd {
-    /// Its command line, with places for what is known of the bed. All of it is on one core: its main thread would spin on another.
+    /// Its command line, with places for what is known of the bed. All of it is on one core: its main thread would spin
+    /// on another.
     pub fn command(&self, lookup: Lookup) -> String {
         format!(
             "'{}' --no-pci --iova-mode=va {{memory}} --file-prefix={{file_prefix}} --lcores=0@{{core}} \

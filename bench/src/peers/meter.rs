@@ -53,7 +53,8 @@ impl Meter {
         Ok((packets, now))
     }
 
-    /// Packets and CPU time in ns of a while of a program that is running: `warm`, then `time`, of which only the latter counts.
+    /// Packets and CPU time in ns of a while of a program that is running: `warm`, then `time`, of which only the
+    /// latter counts.
     pub fn measure(&self, warm: Duration, time: Duration) -> Result<(u64, u64)> {
         std::thread::sleep(warm);
         let first = self.look()?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Another program with DPDK, which only knows how to forward all the time: it is stopped by SIGSTOP and continued for its turns.
+//! Another program with DPDK, which only knows how to forward all the time: it is stopped by SIGSTOP and continued for
+//! its turns.
 
 use super::meter::{self, Count, Meter};
 use super::telemetry::{PortCounts, Telemetry};

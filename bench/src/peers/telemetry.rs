@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! DPDK's telemetry socket, version 2: a question is a path, an answer a line of JSON, both whole messages of a SEQPACKET socket
-//! (DPDK's guide "Telemetry User Guide").
+//! DPDK's telemetry socket, version 2: a question is a path, an answer a line of JSON, both whole messages of a
+//! SEQPACKET socket (DPDK's guide "Telemetry User Guide").
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};

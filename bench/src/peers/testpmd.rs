@@ -32,8 +32,8 @@ impl Testpmd {
         let device = format!("net_pcap0,rx_pcap={},infinite_rx=1", bed.sources[0].display());
         let mut forwarding = vec!["--forward-mode=io", "--port-topology=loop", "--no-flush-rx"];
         if !bed.hugepages {
-            // A pool of DPDK's own would begin each buffer at the start of a page, where all headers meet in the same sets of
-            // the caches: bench/README.md has what that costs.
+            // A pool of DPDK's own would begin each buffer at the start of a page, where all headers meet in the same
+            // sets of the caches: bench/README.md has what that costs.
             forwarding.push("--mp-alloc=xbuf");
         }
         Testpmd::start_with(bed.core, bed.other_core, bed.hugepages, &device, &forwarding, Count::Received)
@@ -109,7 +109,8 @@ impl Testpmd {
         found.context("dpdk-testpmd has no thread called rte-worker-1 or lcore-worker-1")
     }
 
-    /// Forwards for a while in bursts of this size; returns packets and CPU time in ns of that while, without the warm-up before.
+    /// Forwards for a while in bursts of this size; returns packets and CPU time in ns of that while, without the
+    /// warm-up before.
     pub fn measure(&mut self, burst: usize, warm: Duration, time: Duration) -> Result<(u64, u64)> {
         if self.burst != burst {
             self.ask(&format!("set burst {burst}"))?;

@@ -66,8 +66,8 @@ pub fn run(args: &PowerArgs, folder: &Path) -> Result<ExitCode> {
 }
 
 impl Scene<'_> {
-    /// The highest rate of which 99 % arrive while the worker polls. What the generator itself could not send in time is no loss, as long as
-    /// it is little.
+    /// The highest rate of which 99 % arrive while the worker polls. What the generator itself could not send in time
+    /// is no loss, as long as it is little.
     fn find_rate(&self, kind: &str) -> Result<u64> {
         let router = self.router(kind, "poll")?;
         let mac = wan_mac(&router)?;

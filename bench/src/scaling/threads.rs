@@ -25,7 +25,8 @@ impl Drop for Ended<'_> {
 }
 
 /// Runs each work on its core, all at once; returns millions per second of CPU time, by thread. A thread that has been
-/// measured keeps working until all have been. `eal`: DPDK, if it has been started; pools cache buffers for its threads.
+/// measured keeps working until all have been. `eal`: DPDK, if it has been started; pools cache buffers for its
+/// threads.
 pub fn together(cores: &Cores, time: Duration, works: Vec<(usize, Work<'_>)>, eal: Option<&Eal>) -> Result<Vec<f64>> {
     let (start, measured, all) = (Barrier::new(works.len()), AtomicUsize::new(0), works.len());
     let run = |core: usize, mut work: Work<'_>| {

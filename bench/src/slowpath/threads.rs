@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Assistants alone: each thread puts expired packets into its own punt ring and judges them. What is measured is whether two on
-//! two cores get in each other's way: limits, tables and the pool of packets are shared.
+//! Assistants alone: each thread puts expired packets into its own punt ring and judges them. What is measured is
+//! whether two on two cores get in each other's way: limits, tables and the pool of packets are shared.
 
 use super::traffic::Kind;
 use crate::machine::thread_time;

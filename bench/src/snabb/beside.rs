@@ -23,8 +23,8 @@ const SUDO: &str = "sudo ./x bench snabb";
 const HUGEPAGES: u64 = 256;
 /// The names of rows, as in --rows.
 pub const ROWS: [&str; 6] = ["chains", "basic1", "lwaftr", "packetblaster", "forward", "start"];
-/// What forwarding may be done by: an app of forward.lua, and what stands before the interface's name in its argument. The fastest
-/// counts.
+/// What forwarding may be done by: an app of forward.lua, and what stands before the interface's name in its argument.
+/// The fastest counts.
 const WAYS: [(Kind, &[&str]); 2] = [(Kind::Perigee, &["raw", "port", "port xdp:"]), (Kind::Snabb, &["raw", "xdp"])];
 /// How often each of them is tried.
 const TRIALS: usize = 2;
@@ -163,7 +163,8 @@ pub fn inside(args: &SnabbBenchArgs, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What XDP needs: interfaces in /sys, a place for programs, memory that may be locked. Where it is refused, there is no XDP.
+/// What XDP needs: interfaces in /sys, a place for programs, memory that may be locked. Where it is refused, there is
+/// no XDP.
 fn for_xdp(world: &World) {
     let _ = world.own_sys();
     let _ = mount("bpf", "/sys/fs/bpf", "bpf", MountFlags::empty(), None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Graphs of apps on perigee alone, as `perigee snabb bench` measures them: on one thread, and two chains on one and on two.
+//! Graphs of apps on perigee alone, as `perigee snabb bench` measures them: on one thread, and two chains on one and on
+//! two.
 
 use super::SnabbBenchArgs;
 use crate::statistics::Median;

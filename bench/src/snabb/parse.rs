@@ -29,8 +29,8 @@ pub fn line(name: &str, said: &str) -> Result<Sample> {
     Ok(Sample { packets: packets.parse()?, cpu: cpu.parse()? })
 }
 
-/// A line of lwaftr's table: seconds since its start, and packets per second in both directions together since the line before, in
-/// millions. The table: `Time (s),Decap. MPPS,Decap. Gbps,Encap. MPPS,Encap. Gbps`.
+/// A line of lwaftr's table: seconds since its start, and packets per second in both directions together since the line
+/// before, in millions. The table: `Time (s),Decap. MPPS,Decap. Gbps,Encap. MPPS,Encap. Gbps`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LwaftrLine {
     pub time: f64,

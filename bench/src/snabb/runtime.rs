@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The two that are compared, perigee and Snabb: how each runs a program, on the core that is measured on, and what the kernel says
-//! about the process.
+//! The two that are compared, perigee and Snabb: how each runs a program, on the core that is measured on, and what the
+//! kernel says about the process.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use perigee_lab::Process;
@@ -40,7 +40,8 @@ impl Runtime {
     }
 
     fn command_with(&self, tree: Option<&Path>, arguments: &[String]) -> Command {
-        // Both on the same core, with all that they start; the process keeps the number of the one that is started here.
+        // Both on the same core, with all that they start; the process keeps the number of the one that is started
+        // here.
         let mut command = Command::new("taskset");
         command.args(["-c", &self.core.to_string()]).arg(&self.program);
         if self.kind == Kind::Perigee {
@@ -114,8 +115,8 @@ pub fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok(ns as f64 / 1e9)
 }
 
-/// The process below this one, however deep, that has had most CPU time: in a tree of a manager and its workers the worker that
-/// moves the packets.
+/// The process below this one, however deep, that has had most CPU time: in a tree of a manager and its workers the
+/// worker that moves the packets.
 pub fn busiest_below(pid: u32) -> Result<u32> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {

@@ -26,8 +26,8 @@ const WARM_UP: f64 = 0.5;
 const PATIENCE: f64 = 60.0;
 /// The two ends of the cable that programs send into.
 const ENDS: [&str; 2] = ["cable0", "cable1"];
-/// Packets that go round from each end: fewer than a socket's receive buffer holds at its default size (some 270), and more than an
-/// app brings in for each breath (102).
+/// Packets that go round from each end: fewer than a socket's receive buffer holds at its default size (some 270), and
+/// more than an app brings in for each breath (102).
 const GO_ROUND: u32 = 128;
 /// Packets of `basic1` that its start is measured by.
 const FEW: u64 = 1000;
@@ -151,7 +151,8 @@ impl<'a> Bed<'a> {
         Ok(Sample { packets: (self.basic1 - FEW) as f64, cpu: time(self.basic1)? - start })
     }
 
-    /// Lines of lwaftr's table from the second one on, and the CPU time that the worker had between the first and the last of them.
+    /// Lines of lwaftr's table from the second one on, and the CPU time that the worker had between the first and the
+    /// last of them.
     fn lwaftr(&self, runtime: &Runtime) -> Result<Sample> {
         let table = self.folder.join("lwaftr.csv");
         let _ = fs::remove_file(&table); // of the turn before

@@ -77,8 +77,8 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Fails unless everything comes back that events took away: the twins, BGP's routes, the way to the peer, and no difference between
-    /// what the router has and what it should have.
+    /// Fails unless everything comes back that events took away: the twins, BGP's routes, the way to the peer, and no
+    /// difference between what the router has and what it should have.
     pub fn settled(&self) -> Result<()> {
         let shows = |what: &str, found: &str| Ok(self.ask(what)?.contains(found));
         wait_until(PATIENCE, "the peer's routes by BGP", || {

@@ -173,8 +173,8 @@ fn port(api: &mut ApiClient, name: &str) -> Result<PortStatus> {
     ports.into_iter().find(|port| port.name == name).with_context(|| format!("there is no port {name}"))
 }
 
-/// The highest rate without loss. What the tester itself could not send in time is no loss, as long as it is little: the machine stands
-/// still for milliseconds at any rate.
+/// The highest rate without loss. What the tester itself could not send in time is no loss, as long as it is little:
+/// the machine stands still for milliseconds at any rate.
 fn find_rate(tester: &Host, mac: &str, cores: &Cores) -> Result<u64> {
     traffic::search(|rate| {
         let stream = traffic::start(tester, mac, rate, 3.0, cores.tester)?;

@@ -47,7 +47,8 @@ impl Ledger {
             if port.name == "lan" {
                 ledger.sent = counters.transmit_packets;
                 note(Place::Within, "lan.transmit_errors".to_owned(), counters.transmit_errors);
-                // An interface without a queue reports what it drops to the sender: it is in both counters (docs/losses.md).
+                // An interface without a queue reports what it drops to the sender: it is in both counters
+                // (docs/losses.md).
                 let dropped = kernel.transmit_dropped.saturating_sub(counters.transmit_errors);
                 note(Place::Behind, "lan.kernel.transmit_dropped".to_owned(), dropped);
                 note(Place::Behind, "lan.kernel.transmit_errors".to_owned(), kernel.transmit_errors);
@@ -126,7 +127,8 @@ impl Results {
         self.watched.gaps.iter().filter(|gap| gap.is_the_routers())
     }
 
-    /// Whether memory has not grown by more than a tenth once everything has been used, by the medians of the first and last fifth.
+    /// Whether memory has not grown by more than a tenth once everything has been used, by the medians of the first and
+    /// last fifth.
     fn memory_held(&self) -> bool {
         let settled = self.settled();
         let fifth = settled.len().div_ceil(5);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What is looked at while the soak runs: memory and descriptors every few seconds; the worker's gaps, beside what the machine did, many
-//! times a second, so that what explains a gap happened in the same moment.
+//! What is looked at while the soak runs: memory and descriptors every few seconds; the worker's gaps, beside what the
+//! machine did, many times a second, so that what explains a gap happened in the same moment.
 
 use anyhow::{Context as _, Result};
 use perigee_api::client::ApiClient;
@@ -49,8 +49,8 @@ pub struct Gap {
     pub seconds: f64,
     /// How long it was, in ns.
     pub gap: u64,
-    /// In the same moment and the one before: how long the worker was ready to run and did not, and how long the hypervisor had its core,
-    /// in ns.
+    /// In the same moment and the one before: how long the worker was ready to run and did not, and how long the
+    /// hypervisor had its core, in ns.
     pub waited: u64,
     pub stolen: u64,
     /// How late the probe was woken at most, in ns.
@@ -64,8 +64,9 @@ impl Gap {
     }
 }
 
-/// A thread on the worker's core that goes before all others and is woken every millisecond: if it is woken late, neither the worker nor
-/// anything else could run there, as the hypervisor had the core, or the kernel did not let go of it.
+/// A thread on the worker's core that goes before all others and is woken every millisecond: if it is woken late,
+/// neither the worker nor anything else could run there, as the hypervisor had the core, or the kernel did not let go
+/// of it.
 pub struct Probe {
     latest: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,

@@ -13,7 +13,8 @@ pub trait Family: Address + Hash {
     const NUMBER: u8;
     /// The structure that ratios refer to, if it takes part.
     const REFERENCE: &'static str;
-    /// Addresses per pattern: more than a cache keeps by accident, and read in order, so that reading them costs little.
+    /// Addresses per pattern: more than a cache keeps by accident, and read in order, so that reading them costs
+    /// little.
     const ADDRESSES: usize;
     /// Prefixes in a synthetic table.
     const SYNTHETIC: usize;
@@ -25,7 +26,8 @@ pub trait Family: Address + Hash {
     fn synthetic(seed: u64) -> Vec<PrefixOf<Self>>;
     /// Random bits.
     fn random(random: &mut Random) -> Self;
-    /// An address out of all those that may be anyone's: any IPv4 address; any of 2000::/3, as the rest of IPv6 is empty.
+    /// An address out of all those that may be anyone's: any IPv4 address; any of 2000::/3, as the rest of IPv6 is
+    /// empty.
     fn uniform(random: &mut Random) -> Self;
     /// The last address of a prefix, where `bits` are all its host bits or some of them.
     fn with_host_bits(prefix: PrefixOf<Self>, bits: Self) -> Self;

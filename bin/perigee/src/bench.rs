@@ -34,7 +34,8 @@ use std::time::Duration;
 
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// Throughput, latency, frame loss rate, back-to-back frames, recovery and reset of a device (RFC 2544, 5180, 9004, 9971)
+    /// Throughput, latency, frame loss rate, back-to-back frames, recovery and reset of a device (RFC 2544, 5180, 9004,
+    /// 9971)
     Rfc2544(Box<rfc2544::Rfc2544Args>),
     /// Several devices under the same traffic, in turn: what each forwards, its latency, and ratios with intervals
     Compare(Box<compare::CompareArgs>),

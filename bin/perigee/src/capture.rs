@@ -15,7 +15,8 @@ use std::process::ExitCode;
 /// Arguments of `perigee capture`.
 #[derive(Args)]
 pub struct CaptureArgs {
-    /// A port: packets in and out; `drops`: dropped packets, with the reason; `punts`: packets for the slow path, with the reason
+    /// A port: packets in and out; `drops`: dropped packets, with the reason; `punts`: packets for the slow path, with
+    /// the reason
     #[arg(value_name = "PORT|drops|punts")]
     what: String,
     /// Write pcapng to this file (`-`: standard output) instead of lines

@@ -35,7 +35,8 @@ enum Command {
     /// Forget neighbors of a running router
     #[command(subcommand)]
     Neighbor(neighbor::NeighborCommand),
-    /// Compare Linux's routes, the RIB and the workers' lookup structures prefix by prefix; exit code 1 if anything differs
+    /// Compare Linux's routes, the RIB and the workers' lookup structures prefix by prefix; exit code 1 if anything
+    /// differs
     Audit(audit::AuditArgs),
     /// Follow single packets: every module with its decision, the route used, the reason of a drop and its RFC section
     Trace(trace::TraceArgs),

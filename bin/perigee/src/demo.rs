@@ -9,8 +9,9 @@
 //!            account: perigee's counters against those of client and server    report: the table
 //! ```
 //!
-//! Everything inside is in a PID namespace of its own, whose first process is `inside`: when that ends, the kernel ends all the
-//! others, and with them the network namespaces. `inside` ends when its standard input is closed, that is, with `outside`.
+//! Everything inside is in a PID namespace of its own, whose first process is `inside`: when that ends, the kernel ends
+//! all the others, and with them the network namespaces. `inside` ends when its standard input is closed, that is, with
+//! `outside`.
 
 mod account;
 mod bgp;

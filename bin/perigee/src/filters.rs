@@ -84,8 +84,8 @@ impl Rebuild for DpdkFilters {
     }
 }
 
-/// Puts the steers of a port into its device, if that is DPDK's. Returns the rules, the steers that are done, and a sentence for each that is
-/// not.
+/// Puts the steers of a port into its device, if that is DPDK's. Returns the rules, the steers that are done, and a
+/// sentence for each that is not.
 pub fn steer(port: Option<&DpdkPort>, index: u16, config: &Config) -> (Vec<FlowRule>, Vec<Steer>, Vec<String>) {
     let (mut rules, mut done, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for steer in config.steers.iter().filter(|steer| steer.port.is_none_or(|port| port == index)) {

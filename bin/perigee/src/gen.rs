@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `perigee gen`: sends traffic on a port, at a rate; counts, orders and times what comes back on the same port or another.
+//! `perigee gen`: sends traffic on a port, at a rate; counts, orders and times what comes back on the same port or
+//! another.
 //!
 //! ```text
 //! traffic   which frames: flags, a file, a script, a capture
@@ -72,9 +73,9 @@ pub struct GenArgs {
     /// Frames to send
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
-    /// Seconds before those of --seconds in which the load rises to --rate, in eight steps and without a gap before the first
-    /// frame that counts: a jump from nothing to the full rate fakes loss where a device has flows to learn. The receiver gets these
-    /// frames; they are in no result
+    /// Seconds before those of --seconds in which the load rises to --rate, in eight steps and without a gap before
+    /// the first frame that counts: a jump from nothing to the full rate fakes loss where a device has flows to
+    /// learn. The receiver gets these frames; they are in no result
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "speed")]
     ramp: Option<f64>,
     /// Microseconds that a frame may leave later than it is due; later ones are given up, and counted

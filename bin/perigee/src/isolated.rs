@@ -7,9 +7,9 @@
 //!  inside    the same program again, with arguments of its own: the work
 //! ```
 //!
-//! On the first signal the inside's standard input is closed, which asks it to end; on the second, or when its time is over, it is
-//! killed. Its output is the user's, and its exit code is passed on. Whatever it started ends with it, as it is the first process
-//! of its namespace.
+//! On the first signal the inside's standard input is closed, which asks it to end; on the second, or when its time is
+//! over, it is killed. Its output is the user's, and its exit code is passed on. Whatever it started ends with it, as
+//! it is the first process of its namespace.
 
 use anyhow::{Context as _, Result, anyhow};
 use perigee_lab::isolation::{self, Isolation};
@@ -66,12 +66,12 @@ impl End {
 }
 
 impl Isolated<'_> {
-    /// Runs this program again, inside, with `arguments`, which are made from the way it is isolated and its temporary folder; the
-    /// folder is removed at the end.
+    /// Runs this program again, inside, with `arguments`, which are made from the way it is isolated and its temporary
+    /// folder; the folder is removed at the end.
     ///
     /// # Errors
-    /// A program is missing, or the kernel refuses namespaces or the folder; nothing was started then. Or the inside cannot be
-    /// started or ended.
+    /// A program is missing, or the kernel refuses namespaces or the folder; nothing was started then. Or the inside
+    /// cannot be started or ended.
     pub fn run(&self, arguments: impl FnOnce(Isolation, &Path) -> Vec<OsString>) -> Result<End> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let _guard = runtime.enter();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! From a configuration to a running router: helper, DPDK, ports, twins, tables, scripts, threads, API.
 //!
-//! Any failure is reported in one sentence, and everything is undone: dropping a half-made router closes its ports, and the
-//! helper removes twins and restores interfaces when its socket closes.
+//! Any failure is reported in one sentence, and everything is undone: dropping a half-made router closes its ports, and
+//! the helper removes twins and restores interfaces when its socket closes.
 //! The same happens when the end is asked for during the start.
 
 mod claims;
@@ -222,7 +222,8 @@ struct Common {
     mailbox: Mailbox,
 }
 
-/// The workers, the slow path's ends of them, and the ends of its assistants, which these bells wake: the punt rings of each.
+/// The workers, the slow path's ends of them, and the ends of its assistants, which these bells wake: the punt rings of
+/// each.
 fn workers(
     config: &Config,
     queues: Vec<WorkerQueues>,

@@ -69,8 +69,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line. Called `snabb`, by a link of that name or by a program of a Snabb tree that starts itself again, perigee is
-/// `perigee snabb`.
+/// The command line. Called `snabb`, by a link of that name or by a program of a Snabb tree that starts itself again,
+/// perigee is `perigee snabb`.
 fn words(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let name = given.next().unwrap_or_else(|| "perigee".into());
     let snabb = Path::new(&name).file_name().is_some_and(|name| name == "snabb").then(|| "snabb".into());

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 /// `perigee neighbor ...`
 #[derive(Subcommand)]
 pub enum NeighborCommand {
-    /// Forget neighbors, but for static ones: all, or `perigee neighbor flush --interface lan 10.0.2.2`. Gateways are asked for
-    /// again at once, the others when a packet needs them
+    /// Forget neighbors, but for static ones: all, or `perigee neighbor flush --interface lan 10.0.2.2`. Gateways are
+    /// asked for again at once, the others when a packet needs them
     Flush(FlushArgs),
 }
 

@@ -16,7 +16,8 @@ pub fn print(text: &str) -> Result<ExitCode> {
     }
 }
 
-/// For `print!`. If the output cannot be written, such as to a full disk, the program prints a sentence and ends in order.
+/// For `print!`. If the output cannot be written, such as to a full disk, the program prints a sentence and ends in
+/// order.
 ///
 /// # Panics
 /// The stack is unwound without a panic message if the output cannot be written.

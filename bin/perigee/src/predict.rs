@@ -26,7 +26,8 @@ pub enum PredictCommand {
     Fit(fit::FitArgs),
     /// Compare a profile with measured points, or with this machine at new ones: predicted, measured, error
     Verify(verify::VerifyArgs),
-    /// Predict how fast a router will be, how much it will lose, how long packets will stay, and how many cores it needs
+    /// Predict how fast a router will be, how much it will lose, how long packets will stay, and how many cores it
+    /// needs
     Run(run::RunArgs),
     /// List the profiles that ship, and how near their machines are to this one; or print one of them
     Profiles(profiles::ProfilesArgs),

@@ -24,7 +24,8 @@ pub fn reload(args: &ReloadArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks a router to reload, by a script that is read here if one is given: the router may be a user who may not. Returns its answer.
+/// Asks a router to reload, by a script that is read here if one is given: the router may be a user who may not.
+/// Returns its answer.
 pub fn reload_at(client: &ApiClient, script: Option<&Path>) -> Result<String> {
     let text = script.map(read).transpose()?;
     // The router may run in another folder.

@@ -20,10 +20,11 @@ use std::str::FromStr;
 /// `perigee route ...`
 #[derive(Subcommand)]
 pub enum RouteCommand {
-    /// Add a route: `perigee route add 10.1.0.0/16 via 10.0.0.2`, or with several gateways `via 10.0.0.2 weight 2 via 10.0.0.3`
+    /// Add a route: `perigee route add 10.1.0.0/16 via 10.0.0.2`, or with several gateways `via 10.0.0.2 weight 2 via
+    /// 10.0.0.3`
     Add(RouteArgs),
-    /// Add or change routes from a file, one a line: `10.1.0.0/16 via 10.0.0.2 dev wan metric 10`, and whatever else `route add` takes.
-    /// A file with a mistake is not loaded at all
+    /// Add or change routes from a file, one a line: `10.1.0.0/16 via 10.0.0.2 dev wan metric 10`, and whatever else
+    /// `route add` takes. A file with a mistake is not loaded at all
     Load(LoadArgs),
     /// Delete a static route: `perigee route del 10.1.0.0/16 via 10.0.0.2`
     Del(RouteArgs),
@@ -35,10 +36,10 @@ pub struct RouteArgs {
     /// The destinations, such as 10.1.0.0/16 or 2001:db8::/32; `default`: all of the gateway's family
     #[arg(value_name = "PREFIX", value_parser = destinations)]
     prefix: Destinations,
-    /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its share of
-    /// the flows if there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a router that other
-    /// routes lead to; `blackhole`, `unreachable` or `prohibit` instead of a gateway: packets are dropped; at the end
-    /// `preference N` and `metric N`
+    /// `via ADDRESS`: the neighbor; `dev INTERFACE`: found by the neighbor's address if not given; `weight N`: its
+    /// share of the flows if there are several, each with its own `via`; `recursive ADDRESS` instead of `via`: a
+    /// router that other routes lead to; `blackhole`, `unreachable` or `prohibit` instead of a gateway: packets
+    /// are dropped; at the end `preference N` and `metric N`
     #[arg(num_args = 1.., value_name = "via ADDRESS dev INTERFACE")]
     words: Vec<String>,
     #[command(flatten)]

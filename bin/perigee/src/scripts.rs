@@ -18,8 +18,8 @@ pub fn read(config: &config::Config) -> Result<Script> {
     script.map_err(|error| anyhow!(config.unreadable_script(&error.to_string())))
 }
 
-/// Reads files as the router may; what it may not read is opened by the helper, if it belongs to the configuration. Threads that read have no
-/// part in the router's end, so none of them keeps the helper from restoring interfaces then.
+/// Reads files as the router may; what it may not read is opened by the helper, if it belongs to the configuration.
+/// Threads that read have no part in the router's end, so none of them keeps the helper from restoring interfaces then.
 pub fn reader(helper: Option<&Arc<Helper>>) -> ReadFile {
     let helper = helper.map_or_else(Weak::new, Arc::downgrade);
     Arc::new(move |path, longest| match (perigee_file::read(path, longest), helper.upgrade()) {
@@ -107,7 +107,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A thread that still read a file when the router ended had the helper, which then restored nothing before the process was gone.
+    /// A thread that still read a file when the router ended had the helper, which then restored nothing before the
+    /// process was gone.
     #[test]
     fn what_reads_files_does_not_keep_the_helper() {
         let helper = Arc::new(Helper::start_with(&mut Command::new("true")).unwrap());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `perigee show`: tables for people, JSON for programs.
 //!
-//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below; those of ports are in `show/ports.rs`
-//! and `show/rates.rs`.
+//! Each thing that can be shown has a variant of [`What`], a query in [`show`], and a table below; those of ports are
+//! in `show/ports.rs` and `show/rates.rs`.
 
 mod ports;
 mod rates;
@@ -43,8 +43,8 @@ pub struct ShowArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
-    /// `show drops`, `modules`, `slowpath`: also reasons, modules and events without packets; `show linux`: up to a hundred routes
-    /// that are left out or Linux's alone, instead of ten
+    /// `show drops`, `modules`, `slowpath`: also reasons, modules and events without packets; `show linux`: up to a
+    /// hundred routes that are left out or Linux's alone, instead of ten
     #[arg(long)]
     all: bool,
     /// `show routes`: only this prefix and those inside it

@@ -4,7 +4,8 @@
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Calls `stop` at the first SIGINT or SIGTERM. A second one, or `grace` (and a second) without an end, ends the process at once.
+/// Calls `stop` at the first SIGINT or SIGTERM. A second one, or `grace` (and a second) without an end, ends the
+/// process at once.
 ///
 /// # Errors
 /// No thread can be started.

@@ -38,13 +38,13 @@ pub struct SnabbArgs {
     /// A folder with `apps`, `lib` and `program` of a Snabb tree of your own (its `src`), searched before perigee's
     #[arg(long, value_name = "DIR", env = "SNABB_TREE")]
     tree: Option<PathBuf>,
-    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one explicitly.
-    /// auto: as many as are worth it, by what the program's apps took when it last ran so
+    /// Threads to spread the apps over, one VM each; `config.app(c, name, class, arg, {worker = N})` places one
+    /// explicitly. auto: as many as are worth it, by what the program's apps took when it last ran so
     #[arg(long, value_name = "N", default_value = "1", value_parser = workers)]
     workers: Workers,
-    /// A port that programs may call by its number, from 0 on, and by the PCI address before it, if there is one: all drivers
-    /// that ask for the card at that address get DEVICE. May be repeated. DEVICE: a PCI address, a DPDK device such as
-    /// net_pcap0,rx_pcap=FILE, a Linux interface, or xdp:INTERFACE
+    /// A port that programs may call by its number, from 0 on, and by the PCI address before it, if there is one: all
+    /// drivers that ask for the card at that address get DEVICE. May be repeated. DEVICE: a PCI address, a DPDK
+    /// device such as net_pcap0,rx_pcap=FILE, a Linux interface, or xdp:INTERFACE
     #[arg(long = "port", value_name = "[PCI=]DEVICE")]
     ports: Vec<String>,
     /// MB of memory for packets, of 11.5 KB each [default: half of the machine's, at most 4096]
@@ -129,7 +129,8 @@ fn is_worker() -> Result<bool> {
         return Ok(false);
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // Checked after asking for the signal, as the parent may have ended before. Other processes inherit the variables, too.
+    // Checked after asking for the signal, as the parent may have ended before. Other processes inherit the variables,
+    // too.
     let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     let expected = std::env::var("SNABB_WORKER_PARENT").unwrap_or_default();
     if expected.parse() != Ok(parent) {

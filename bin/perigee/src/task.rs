@@ -25,8 +25,8 @@ const GRACE: Duration = Duration::from_secs(30);
 pub struct TaskArgs {
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// A device that the script may call by its number, from 0 on; may be repeated. DEVICE: a Linux interface, xdp:INTERFACE,
-    /// a PCI address, or a DPDK device such as net_pcap0,rx_pcap=FILE
+    /// A device that the script may call by its number, from 0 on; may be repeated. DEVICE: a Linux interface,
+    /// xdp:INTERFACE, a PCI address, or a DPDK device such as net_pcap0,rx_pcap=FILE
     #[arg(long = "port", value_name = "DEVICE")]
     ports: Vec<String>,
     /// The script, a file with a function main(...), and the arguments of main, as strings

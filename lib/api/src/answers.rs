@@ -656,7 +656,8 @@ fn yes() -> bool {
     true
 }
 
-/// Everything that `GET /metrics` shows; what the backend answers to [`crate::Request::Metrics`]. It never travels as JSON.
+/// Everything that `GET /metrics` shows; what the backend answers to [`crate::Request::Metrics`]. It never travels as
+/// JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The router, and since when it has been counting.

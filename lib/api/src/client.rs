@@ -87,8 +87,9 @@ impl ApiClient {
         String::from_utf8(body.into()).map_err(|error| ClientError::Strange(error.to_string()))
     }
 
-    /// Gives the body of the answer to `GET path`, such as [`Endpoint::url`] of a trace, to `each` in pieces as they come.
-    /// It stops when the body ends, when `each` returns false, or by Ctrl-C or SIGTERM, which is not an error.
+    /// Gives the body of the answer to `GET path`, such as [`Endpoint::url`] of a trace, to `each` in pieces as they
+    /// come. It stops when the body ends, when `each` returns false, or by Ctrl-C or SIGTERM, which is not an
+    /// error.
     ///
     /// # Errors
     /// The router is gone or refuses.

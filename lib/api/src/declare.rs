@@ -239,7 +239,8 @@ macro_rules! queries {
     };
 }
 
-/// The requests to the backend. Queries are sorted by their methods: a GET is a variant of `Show`, all others of `Request`.
+/// The requests to the backend. Queries are sorted by their methods: a GET is a variant of `Show`, all others of
+/// `Request`.
 macro_rules! requests {
     (@request GET $show:expr, $request:expr) => { Request::Show($show) };
     (@request $method:ident $show:expr, $request:expr) => { $request };
@@ -290,5 +291,6 @@ pub(crate) use {doc_text, endpoint, objects, queries, requests, states};
 /// Seconds that the router may take to answer. It is asked on busy machines too, so it is not short.
 pub(crate) const PATIENCE: u64 = 60;
 
-/// The longest request body in bytes; but for routes that are loaded and scripts, the longest sensible one has a hundred.
+/// The longest request body in bytes; but for routes that are loaded and scripts, the longest sensible one has a
+/// hundred.
 pub(crate) const LONGEST_BODY: usize = 64 * 1024;

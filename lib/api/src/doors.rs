@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The listeners' limits: how many connections, of whom, how large and how slow. What is beyond them is refused or closed, never kept.
+//! The listeners' limits: how many connections, of whom, how large and how slow. What is beyond them is refused or
+//! closed, never kept.
 //!
-//! When all places are taken, a connection that says nothing or takes nothing gives way to the next one (`guests.rs`); where there is none,
-//! the next one is closed at once. When the process has no file descriptors left, that is said, and listeners wait until some are free.
+//! When all places are taken, a connection that says nothing or takes nothing gives way to the next one (`guests.rs`);
+//! where there is none, the next one is closed at once. When the process has no file descriptors left, that is said,
+//! and listeners wait until some are free.
 
 use axum::Router;
 use hyper::Request;

@@ -18,7 +18,8 @@ use crate::declare::{LONGEST_BODY, PATIENCE, Visitor};
 use crate::queries::{self, Capture, Metrics, Request, Trace};
 use crate::{Endpoint, Query, metrics, stream};
 
-/// How old counters may be that strangers are shown. To gather them takes the slow path longer than to forward some thousand packets.
+/// How old counters may be that strangers are shown. To gather them takes the slow path longer than to forward some
+/// thousand packets.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Everything, for the unix socket.

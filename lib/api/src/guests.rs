@@ -7,8 +7,8 @@
 //! | does not take its answer, for a second | next: the one that has not taken anything for longest |
 //! | waits for its answer, or takes it, or a stream | never |
 //!
-//! So neither connections that say nothing nor those that read nothing keep anybody out, and who connects again and again closes its own
-//! connections, not those of others.
+//! So neither connections that say nothing nor those that read nothing keep anybody out, and who connects again and
+//! again closes its own connections, not those of others.
 
 use hyper::body::{Body, Frame, SizeHint};
 use std::collections::HashMap;

@@ -14,7 +14,8 @@ use crate::answers::{
 pub enum Format {
     /// OpenMetrics 1.0.
     Open,
-    /// Prometheus's older text format, 0.0.4: counters' families end in `_total`, and there are neither units nor information.
+    /// Prometheus's older text format, 0.0.4: counters' families end in `_total`, and there are neither units nor
+    /// information.
     Prometheus,
 }
 
@@ -37,8 +38,8 @@ impl Format {
     }
 }
 
-/// How welcome a media type is by an `Accept` header, from 0 to 1, and whether it is named there: the most specific range that has it
-/// decides, of several the best (RFC 9110 12.5.1).
+/// How welcome a media type is by an `Accept` header, from 0 to 1, and whether it is named there: the most specific
+/// range that has it decides, of several the best (RFC 9110 12.5.1).
 fn quality(accept: &str, wanted: &str) -> (f32, bool) {
     let (family, _) = wanted.split_once('/').unwrap_or((wanted, ""));
     let mut found = (0, 0.0);

@@ -2,9 +2,9 @@
 //! pcapng (draft-ietf-opsawg-pcapng), as far as a capture needs it: section header, interfaces with names, packets with
 //! direction and comment, statistics. Times are in ns.
 //!
-//! Written by the router's API, read by `perigee capture`, Wireshark and tcpdump. Blocks are little-endian; the reader accepts
-//! nothing else, as it only reads what this writer wrote, and skips blocks and options that it does not know. Blocks are made
-//! and parsed in memory, as they travel in the chunks of an HTTP body.
+//! Written by the router's API, read by `perigee capture`, Wireshark and tcpdump. Blocks are little-endian; the reader
+//! accepts nothing else, as it only reads what this writer wrote, and skips blocks and options that it does not know.
+//! Blocks are made and parsed in memory, as they travel in the chunks of an HTTP body.
 
 /// Ethernet, from the list of link types.
 const ETHERNET: u16 = 1;

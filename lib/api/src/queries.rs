@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The registry of the API's queries, each with its method, path, parameters and answer.
 //!
-//! A query is declared here and nowhere else. The rest is generated from the registry: its struct and [`crate::Query`], the
-//! variant of [`Show`] (a GET) or [`Request`] that names the expected answer, the server's route, what `ApiClient::ask` sends
-//! and returns, and docs/api.md.
+//! A query is declared here and nowhere else. The rest is generated from the registry: its struct and [`crate::Query`],
+//! the variant of [`Show`] (a GET) or [`Request`] that names the expected answer, the server's route, what
+//! `ApiClient::ask` sends and returns, and docs/api.md.
 
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, LoadedRoutes, ModuleStatus,

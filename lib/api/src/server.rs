@@ -26,7 +26,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[error("{0}")]
 pub struct StartError(String);
 
-/// A running API. When dropped, it stops and its socket is removed, and the folders that were made for it, if nobody else uses them.
+/// A running API. When dropped, it stops and its socket is removed, and the folders that were made for it, if nobody
+/// else uses them.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
@@ -134,8 +135,8 @@ async fn serve(
 /// How often a socket is tried for whose folder a router that ends removes at that moment.
 const FOLDER_TRIES: u32 = 10;
 
-/// A listening socket at `path` that others can never connect to, not even for a moment, except members of `group`. `made` are the
-/// folders that were made for it, the innermost first.
+/// A listening socket at `path` that others can never connect to, not even for a moment, except members of `group`.
+/// `made` are the folders that were made for it, the innermost first.
 fn listen_privately(
     path: &Path,
     group: Option<&str>,
@@ -183,8 +184,8 @@ fn remove_folders(made: &[PathBuf]) {
     made.iter().for_each(|folder| remove_empty_folder(folder));
 }
 
-/// Makes the folder of the socket, if there is none; returns those that were missing, the innermost first. Members of a group have to enter it: names of sockets are no secret. A folder that
-/// somebody else has made stays as it is.
+/// Makes the folder of the socket, if there is none; returns those that were missing, the innermost first. Members of a
+/// group have to enter it: names of sockets are no secret. A folder that somebody else has made stays as it is.
 fn make_folder(folder: &Path, for_a_group: bool) -> Result<Vec<PathBuf>, StartError> {
     let fail = |error: io::Error| {
         StartError(format!(

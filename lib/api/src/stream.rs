@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! Taps as streams: `GET /v1/trace` in lines of JSON, `GET /v1/capture` in pcapng. A stream lasts until the
-//! requested number of records has come, the client goes away, or the router ends. Once a second it reports how many were lost,
-//! which also shows whether the client is still there.
+//! requested number of records has come, the client goes away, or the router ends. Once a second it reports how many
+//! were lost, which also shows whether the client is still there.
 
 use std::convert::Infallible;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Connections that take all places of a listener: the owner of the router, and who reads its metrics, gets an answer all the same.
+//! Connections that take all places of a listener: the owner of the router, and who reads its metrics, gets an answer
+//! all the same.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -55,7 +56,8 @@ impl Scene {
         (std::net::Ipv4Addr::LOCALHOST, self.server.metrics().unwrap().port()).into()
     }
 
-    /// The metrics, asked for from an address of loopback. A connection that is closed before its answer leaves it empty.
+    /// The metrics, asked for from an address of loopback. A connection that is closed before its answer leaves it
+    /// empty.
     fn scrape(&self, from_address: [u8; 4]) -> String {
         let mut stream = from(from_address, self.metrics());
         let mut answer = String::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The JSON of answers, as a router of version 0.1.0 gave it to the command line: read, and written again byte for byte.
+//! The JSON of answers, as a router of version 0.1.0 gave it to the command line: read, and written again byte for
+//! byte.
 //!
 //! Scripts depend on these names and values. What a version takes away or renames is said in CHANGELOG.md.
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Charts as SVG: for the pages of `perigee predict`, for files, for benchmarks.
 //!
-//! Written here rather than taken from a library: a page needs charts that follow its light or dark style, need neither fonts nor
-//! scripts, and are the same bytes for the same numbers; the code for that is short.
+//! Written here rather than taken from a library: a page needs charts that follow its light or dark style, need neither
+//! fonts nor scripts, and are the same bytes for the same numbers; the code for that is short.
 //!
 //! | module | does |
 //! | --- | --- |

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! A chart as SVG: title, legend in rows above the lines (never over them), grid, lines with markers that show their values.
+//! A chart as SVG: title, legend in rows above the lines (never over them), grid, lines with markers that show their
+//! values.
 //!
-//! People with colour vision deficiency can tell the colours apart, and lines differ by marker, too. Elements carry their colours
-//! for a light background; [`STYLE`] has those for a dark one, which win where style sheets are supported.
+//! People with colour vision deficiency can tell the colours apart, and lines differ by marker, too. Elements carry
+//! their colours for a light background; [`STYLE`] has those for a dark one, which win where style sheets are
+//! supported.
 
 use crate::scale::Scale;
 use crate::svg::{Anchor, FONTS, Px, across, printable, significant, text};
@@ -232,8 +234,8 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// The names in the legend: series and columns if lines have these, otherwise the lines. None if there is only one line, without
-/// a name.
+/// The names in the legend: series and columns if lines have these, otherwise the lines. None if there is only one
+/// line, without a name.
 fn entries(lines: &[Line]) -> Vec<Entry> {
     if lines.iter().all(|line| line.name.is_empty()) {
         return Vec::new();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! The frame of a page with charts: one file without scripts or anything from the network, light or dark like the reader's system.
+//! The frame of a page with charts: one file without scripts or anything from the network, light or dark like the
+//! reader's system.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Elements have their look by what they are; classes are `answer` (and `bad`), `card` around tables and charts, `charts` around
-/// the latter, `dim`, `words` for cells with text, and `marked` for rows.
+/// Elements have their look by what they are; classes are `answer` (and `bad`), `card` around tables and charts,
+/// `charts` around the latter, `dim`, `words` for cells with text, and `marked` for rows.
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c1f23; --dim: #5b6470; --paper: #ffffff; --page: #f4f5f7; --line: #dfe3e8;
   --good: #00734f; --bad: #b3440a; --accent: #0072b2; --mark: #e8f3fa }

@@ -18,8 +18,8 @@ const FROM_ZERO: f64 = 0.75;
 const FLAT: f64 = 0.98;
 
 impl Scale {
-    /// An axis for these values, with about this many ticks. Values that are not finite, or not positive on a logarithmic axis, do
-    /// not count.
+    /// An axis for these values, with about this many ticks. Values that are not finite, or not positive on a
+    /// logarithmic axis, do not count.
     pub fn new(values: impl IntoIterator<Item = f64>, log: bool, ticks: usize) -> Self {
         let (mut low, mut high, mut whole) = (f64::INFINITY, f64::NEG_INFINITY, true);
         for value in values.into_iter().filter(|value| value.is_finite() && (!log || *value > 0.0)) {

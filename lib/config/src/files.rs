@@ -7,8 +7,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::folder_of;
 
-/// The script and the routes file that `text`, the configuration at `path`, names; relative paths start at its folder. What is not
-/// TOML names none.
+/// The script and the routes file that `text`, the configuration at `path`, names; relative paths start at its folder.
+/// What is not TOML names none.
 pub fn files_named(path: &Path, text: &str) -> Vec<PathBuf> {
     let Ok(tree) = DeTable::parse(text) else { return Vec::new() };
     let root = tree.get_ref();

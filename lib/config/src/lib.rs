@@ -102,7 +102,8 @@ impl Config {
         Self::load_by(path, machine, &perigee_file::read)
     }
 
-    /// Like [`Config::load_on`], where the caller reads the files, up to a number of bytes: somebody else may have to open them.
+    /// Like [`Config::load_on`], where the caller reads the files, up to a number of bytes: somebody else may have to
+    /// open them.
     ///
     /// # Errors
     /// Like [`Config::load`].
@@ -213,8 +214,8 @@ pub(crate) fn read_table<T>(root: &mut Section, key: &'static str, read: impl Fn
     value
 }
 
-/// `[router]`, in which the workers may be named, and where it names a script. The command line takes precedence for the lookup
-/// structures.
+/// `[router]`, in which the workers may be named, and where it names a script. The command line takes precedence for
+/// the lookup structures.
 fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<NamedWorker>, Option<Mistake>) {
     let mut section = root.table("router");
     let mut router = Router::read(&mut section, context);

@@ -11,7 +11,8 @@ pub struct Machine {
     /// The cores that a thread of this process can be bound to, ascending: those on line, less what a cpuset takes
     /// away.
     pub cores: Vec<u16>,
-    /// Of these, the ones that the process runs on, ascending: what `taskset` or `isolcpus` has left it. If empty, all.
+    /// Of these, the ones that the process runs on, ascending: what `taskset` or `isolcpus` has left it. If empty,
+    /// all.
     pub affinity: Vec<u16>,
     /// The lookup structures that this program has.
     pub fib: FibNames,

@@ -78,7 +78,8 @@ fn listed(mistakes: &[Mistake]) -> String {
     each.join("\n")
 }
 
-/// Where keys stand that name files: one that cannot be read is their mistake, which shows when the configuration is read already.
+/// Where keys stand that name files: one that cannot be read is their mistake, which shows when the configuration is
+/// read already.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub script: Option<Mistake>,

@@ -67,7 +67,8 @@ fn count() -> Kind<'static, Count> {
 pub struct Worker {
     /// The core it is pinned to.
     pub core: u16,
-    /// The ports it names, as indices in [`Config::ports`](super::Config::ports), in rising order; empty if it names none.
+    /// The ports it names, as indices in [`Config::ports`](super::Config::ports), in rising order; empty if it names
+    /// none.
     pub ports: Vec<u16>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Filter lists (rte_acl): thousands of 5-tuple rules at a cost that hardly depends on their number. The first rule that
-//! matches decides; a packet that matches none is accepted.
+//! Filter lists (rte_acl): thousands of 5-tuple rules at a cost that hardly depends on their number. The first rule
+//! that matches decides; a packet that matches none is accepted.
 
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text};
@@ -37,20 +37,20 @@ impl AclFilter {
         Ok(AclFilter { v4: Table::new(eal, Family::V4, rules)?, v6: Table::new(eal, Family::V6, rules)? })
     }
 
-    /// For each IPv4 key, writes the number of the first rule that matches, from 1 among the rules that can match IPv4, or 0
-    /// if none does. Panics if `to` is shorter than `keys`.
+    /// For each IPv4 key, writes the number of the first rule that matches, from 1 among the rules that can match IPv4,
+    /// or 0 if none does. Panics if `to` is shorter than `keys`.
     pub fn classify4(&self, keys: &[Key4], to: &mut [u32]) {
         self.v4.classify(keys, to);
     }
 
-    /// For each IPv6 key, writes the number of the first rule that matches, from 1 among the rules that can match IPv6, or 0
-    /// if none does. Panics if `to` is shorter than `keys`.
+    /// For each IPv6 key, writes the number of the first rule that matches, from 1 among the rules that can match IPv6,
+    /// or 0 if none does. Panics if `to` is shorter than `keys`.
     pub fn classify6(&self, keys: &[Key6], to: &mut [u32]) {
         self.v6.classify(keys, to);
     }
 
-    /// Which of the IPv4 keys, of which there are at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), are to be dropped: their numbers,
-    /// from 0.
+    /// Which of the IPv4 keys, of which there are at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), are to be
+    /// dropped: their numbers, from 0.
     pub fn dropped4(&self, keys: &[Key4]) -> Mask {
         self.v4.dropped(keys)
     }
@@ -120,8 +120,8 @@ impl Table {
     fn classify<const N: usize>(&self, keys: &[Key<N>], to: &mut [u32]) {
         let to = &mut to[..keys.len()];
         let Some(acl) = self.acl else { return to.fill(0) };
-        // SAFETY: keys and results have that many entries, of the layout that the context was built for: `Key` is the same without padding.
-        // The only error is a wrong number of categories.
+        // SAFETY: keys and results have that many entries, of the layout that the context was built for: `Key` is the
+        // same without padding. The only error is a wrong number of categories.
         let error = unsafe {
             ffi::perigee_acl_classify(
                 acl.as_ptr(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Capture files under ports (`net_pcap`): DPDK hands on what is in them, whatever it is. What is not Ethernet is refused before.
+//! Capture files under ports (`net_pcap`): DPDK hands on what is in them, whatever it is. What is not Ethernet is
+//! refused before.
 
 use crate::error::{Error, Result};
 use std::fs::File;
@@ -16,8 +17,8 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 const INTERFACE_BLOCK: u32 = 1;
 
-/// Refuses a device that reads a capture whose frames are not those of Ethernet. A file that cannot be read is DPDK's to refuse, as
-/// is one that is no capture; of pipes nothing may be read before.
+/// Refuses a device that reads a capture whose frames are not those of Ethernet. A file that cannot be read is DPDK's
+/// to refuse, as is one that is no capture; of pipes nothing may be read before.
 ///
 /// # Errors
 /// It reads one.

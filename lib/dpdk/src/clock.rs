@@ -5,9 +5,9 @@ use crate::ffi;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// A clock that counts from its creation, the same on every core; copies show the same time. Its rate is measured against Linux's
-/// clock when the first one is made: EAL's own estimate is a round number of 10 MHz, parts in a thousand off, which a measured rate
-/// would be, too.
+/// A clock that counts from its creation, the same on every core; copies show the same time. Its rate is measured
+/// against Linux's clock when the first one is made: EAL's own estimate is a round number of 10 MHz, parts in a
+/// thousand off, which a measured rate would be, too.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: u64,
@@ -33,7 +33,8 @@ impl Clock {
     }
 }
 
-/// How long the counter is compared with Linux's clock: reading both is exact to some 50 ns, so this makes parts per million.
+/// How long the counter is compared with Linux's clock: reading both is exact to some 50 ns, so this makes parts per
+/// million.
 const CALIBRATION: Duration = Duration::from_millis(25);
 
 /// Ticks per second of the time-stamp counter.

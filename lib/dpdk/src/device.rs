@@ -7,8 +7,8 @@ use crate::ffi;
 /// A device, as the configuration names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Device {
-    /// As DPDK names it: a PCI address (also to be listed in [`EalConfig::pci`](crate::EalConfig)), or a software device
-    /// such as `net_pcap0,rx_pcap=FILE,infinite_rx=1`.
+    /// As DPDK names it: a PCI address (also to be listed in [`EalConfig::pci`](crate::EalConfig)), or a software
+    /// device such as `net_pcap0,rx_pcap=FILE,infinite_rx=1`.
     Dpdk(String),
     /// A Linux interface, through an AF_PACKET socket: works with every interface, needs CAP_NET_RAW.
     Interface(String),
@@ -78,8 +78,8 @@ impl Device {
         }
     }
 
-    /// Whether the Linux interface under it, if there is one, is up and has a carrier: AF_PACKET and AF_XDP ports themselves are up as
-    /// soon as they are started.
+    /// Whether the Linux interface under it, if there is one, is up and has a carrier: AF_PACKET and AF_XDP ports
+    /// themselves are up as soon as they are started.
     pub fn is_running(&self) -> Option<bool> {
         let (Device::Interface(name) | Device::Xdp(name)) = self else { return None };
         let c = c_string(name).ok()?;
@@ -131,14 +131,15 @@ impl Device {
 /// Bytes of the frames of an AF_PACKET socket, per queue and direction.
 const SOCKET_MEMORY: u32 = 2 << 20;
 
-/// Bytes of a frame of an AF_PACKET socket for IP packets of `mtu` bytes: it also holds the kernel's header of about 100 bytes, and
-/// 32 of them are whole pages. DPDK wants packet buffers with room for the frame, header included.
+/// Bytes of a frame of an AF_PACKET socket for IP packets of `mtu` bytes: it also holds the kernel's header of about
+/// 100 bytes, and 32 of them are whole pages. DPDK wants packet buffers with room for the frame, header included.
 pub(crate) fn socket_frame(mtu: u16) -> u32 {
     (u32::from(mtu) + 200).next_multiple_of(128).max(2048)
 }
 
-/// Frames that an AF_PACKET socket has room for, per queue and direction. 32 are a block, so that the kernel wakes and maps few of
-/// these. DPDK locks them in memory, of which users may have as little as 8 MB: so 2 MB per queue and direction.
+/// Frames that an AF_PACKET socket has room for, per queue and direction. 32 are a block, so that the kernel wakes and
+/// maps few of these. DPDK locks them in memory, of which users may have as little as 8 MB: so 2 MB per queue and
+/// direction.
 pub fn socket_frames(mtu: u16) -> u32 {
     (SOCKET_MEMORY / (socket_frame(mtu) * 32)).max(1) * 32
 }

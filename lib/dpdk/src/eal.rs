@@ -176,7 +176,8 @@ impl Eal {
         Ok(Eal(started))
     }
 
-    /// Makes the folder that [`Eal::start`] will put its run-time files into, so that somebody can be told of it before.
+    /// Makes the folder that [`Eal::start`] will put its run-time files into, so that somebody can be told of it
+    /// before.
     ///
     /// # Errors
     /// It cannot be made, as a link above it leads nowhere.
@@ -294,7 +295,8 @@ fn use_hugepages(config: &EalConfig) -> Result<bool> {
     }
 }
 
-/// Which mounts of hugetlbfs EAL can use. It tries every one in the list of mounts, and gives up at one that it cannot reach.
+/// Which mounts of hugetlbfs EAL can use. It tries every one in the list of mounts, and gives up at one that it cannot
+/// reach.
 #[derive(Debug, PartialEq, Eq)]
 enum HugepageFolders {
     /// Whatever it finds; without any it needs none.
@@ -379,7 +381,8 @@ fn arguments(config: &EalConfig, hugepages: bool, affinity: &CpuSet, named: usiz
         if !given(&["--no-huge"]) {
             add("--no-huge".into());
         }
-        // No files for secondary processes: there are none, and files that a killed process leaves behind are in the way.
+        // No files for secondary processes: there are none, and files that a killed process leaves behind are in the
+        // way.
         if !given(&["--no-shconf"]) {
             add("--no-shconf".into());
         }

@@ -2,12 +2,12 @@
 //! DPDK's own routing tables behind perigee_fib's trait: rte_lpm, rte_fib (DIR-24-8), rte_lpm6, rte_fib6 (a trie).
 //!
 //! They change in place, but not under readers: a group of entries that is given up is reused at once, for other
-//! prefixes. So a router has each of them twice ([`IPV4`], [`IPV6`]: see [`DoubleBuffered`]); measurements have a single one
-//! ([`RAW4`], [`RAW6`]).
+//! prefixes. So a router has each of them twice ([`IPV4`], [`IPV6`]: see [`DoubleBuffered`]); measurements have a
+//! single one ([`RAW4`], [`RAW6`]).
 //!
 //! Their sizes are fixed when they are made, and their memory is EAL's: one that is full is rebuilt, larger, until
-//! [`MOST4`] and [`MOST6`] routes. Adding a route to rte_lpm takes longer the more routes of its length there are: a full
-//! table takes most of a minute, and twice that for two copies.
+//! [`MOST4`] and [`MOST6`] routes. Adding a route to rte_lpm takes longer the more routes of its length there are: a
+//! full table takes most of a minute, and twice that for two copies.
 
 mod table;
 mod v4;
@@ -61,7 +61,8 @@ pub const RAW6: &[Structure<u128>] = &[
     Structure { name: FIB6_2.0, about: FIB6_2.1, new: || Ok(Box::new(SingleBuffered::new(Fib6::<1>::new)?)) },
 ];
 
-/// MB of EAL memory that a router needs for the structure of this name with this many routes; 0 for one that is not DPDK's.
+/// MB of EAL memory that a router needs for the structure of this name with this many routes; 0 for one that is not
+/// DPDK's.
 ///
 /// Enough for four copies: two in use, and two more while a reload makes a new table or a full one is enlarged.
 pub fn memory_mb(name: &str, routes: usize) -> u32 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Hardware filters (rte_flow): the device itself puts some packets into a receive queue of their own, such as those for the
-//! slow path. Few devices can; for all others, software does it.
+//! Hardware filters (rte_flow): the device itself puts some packets into a receive queue of their own, such as those
+//! for the slow path. Few devices can; for all others, software does it.
 
 use crate::error::{Error, Result, text};
 use crate::ffi::{self, FlowPattern};

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Lifetimes keep order: queues and rules hold their port, ports hold their pool, and everything holds EAL. A port is
-//! closed when the last of its queues is gone; a pool that still has packets out is never freed; EAL is cleaned up last.
+//! closed when the last of its queues is gone; a pool that still has packets out is never freed; EAL is cleaned up
+//! last.
 
 mod acl;
 mod capture;

@@ -60,9 +60,10 @@ impl Topology {
         if self.several() { self.node_of(rustix::thread::sched_getcpu()) } else { None }
     }
 
-    /// Where a thread for devices of `node` should run: on `preferred` if that is of the node and free, else on another free core of
-    /// the node, else on a free one of another. Without a preferred core it is not to have one of its own: then it may run on all cores
-    /// of the node. `free`: the cores that no thread has, of those that the process may use, `usable`.
+    /// Where a thread for devices of `node` should run: on `preferred` if that is of the node and free, else on another
+    /// free core of the node, else on a free one of another. Without a preferred core it is not to have one of its
+    /// own: then it may run on all cores of the node. `free`: the cores that no thread has, of those that the
+    /// process may use, `usable`.
     pub fn place(&self, usable: &[usize], free: &[usize], preferred: Option<usize>, node: Option<u16>) -> Place {
         let is_near = |core: usize| node.is_none() || self.node_of(core) == node;
         let Some(preferred) = preferred else {
@@ -105,7 +106,8 @@ fn cores(text: &str) -> Option<Vec<usize>> {
     Some(all)
 }
 
-/// The node of a device by its name (a PCI address, a Linux interface, `xdp:INTERFACE`) in a folder like /sys; `None`: not known.
+/// The node of a device by its name (a PCI address, a Linux interface, `xdp:INTERFACE`) in a folder like /sys; `None`:
+/// not known.
 pub fn device_node(sys: &Path, name: &str) -> Option<u16> {
     let name = name.split(',').next().unwrap_or(name);
     let interface = name.strip_prefix("xdp:").unwrap_or(name);

@@ -131,8 +131,8 @@ impl PacketSockets {
     }
 }
 
-/// The part of a port that queues, filters and the control side share. Fields are dropped in this order: the device before the
-/// pool that its buffers go back to.
+/// The part of a port that queues, filters and the control side share. Fields are dropped in this order: the device
+/// before the pool that its buffers go back to.
 pub(crate) struct OpenPort {
     pub(crate) found: Found,
     pub(crate) pool: Arc<MbufPool>,

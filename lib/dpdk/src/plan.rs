@@ -200,7 +200,8 @@ impl Plan {
                 ));
             }
         }
-        // SAFETY: the port is started. Devices that cannot switch this receive everything as it is, so errors say nothing.
+        // SAFETY: the port is started. Devices that cannot switch this receive everything as it is, so errors say
+        // nothing.
         unsafe {
             let error = promiscuous(port, all);
             if all && error != 0 {

@@ -129,8 +129,8 @@ impl Pool for MbufPool {
         if lengths.iter().any(|&length| length > self.config.room) {
             return 0;
         }
-        // SAFETY: the pool lives as long as self; the shim writes a buffer for each length, or none. A pool's memory comes zeroed
-        // from the kernel or is a former packet's: initialised either way.
+        // SAFETY: the pool lives as long as self; the shim writes a buffer for each length, or none. A pool's memory
+        // comes zeroed from the kernel or is a former packet's: initialised either way.
         unsafe {
             batch.fill_with(lengths, |handles, data| {
                 let n = lengths.len() as u16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Ports: a device is found, configured as far as possible, and started. For each thing that it cannot do there is a sentence
-//! (`PortInfo::notes`), and software elsewhere that does it.
+//! Ports: a device is found, configured as far as possible, and started. For each thing that it cannot do there is a
+//! sentence (`PortInfo::notes`), and software elsewhere that does it.
 
 use crate::eal::Eal;
 use crate::error::{Error, Result, errno_text, text};
@@ -122,8 +122,8 @@ impl DpdkPort {
         (state >= 0).then_some(state != 0)
     }
 
-    /// Which of its driver's functions it receives with, and which it transmits with ("Vector AVX512", ...); `None` where the driver does
-    /// not say.
+    /// Which of its driver's functions it receives with, and which it transmits with ("Vector AVX512", ...); `None`
+    /// where the driver does not say.
     pub fn paths(&self) -> [Option<String>; 2] {
         let _control = self.0.control();
         let (mut receive, mut transmit) = ([0; ffi::PATH], [0; ffi::PATH]);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! How a thread waits for the packets of a queue without polling it: by the device's interrupts, or by the processor's instructions.
+//! How a thread waits for the packets of a queue without polling it: by the device's interrupts, or by the processor's
+//! instructions.
 //!
-//! The order that loses no packet: [`Wake::arm`], one more look at the queue, then poll(2) on the descriptor. A packet that comes
-//! before the look is seen by it, one that comes later makes the descriptor readable.
+//! The order that loses no packet: [`Wake::arm`], one more look at the queue, then poll(2) on the descriptor. A packet
+//! that comes before the look is seen by it, one that comes later makes the descriptor readable.
 
 use crate::ffi;
 use crate::open_port::OpenPort;

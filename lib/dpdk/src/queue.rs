@@ -108,7 +108,8 @@ impl Drop for RxQueue {
     }
 }
 
-/// A transmit queue of a device. If the device takes nothing, it tries four more times, then leaves the rest to its caller.
+/// A transmit queue of a device. If the device takes nothing, it tries four more times, then leaves the rest to its
+/// caller.
 pub struct TxQueue {
     port: Arc<OpenPort>,
     index: u16,
@@ -125,8 +126,8 @@ impl TransmitQueue for TxQueue {
     #[inline]
     fn transmit(&mut self, packets: &mut Vec<Handle>) {
         let n = packets.len().min(u16::MAX.into());
-        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes the first
-        // `sent` buffers over, which are then forgotten here.
+        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes the
+        // first `sent` buffers over, which are then forgotten here.
         let sent = unsafe { ffi::perigee_tx_burst(self.port.id(), self.index, as_c(packets), n as u16) };
         forget_first(packets, sent.into());
     }
@@ -134,7 +135,8 @@ impl TransmitQueue for TxQueue {
     #[inline]
     fn send(&mut self, batch: &mut Batch, most: usize) -> usize {
         check_memory(batch);
-        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes over the first buffers, as many as it says.
+        // SAFETY: the port is started and stays so while we hold it; this queue is ours alone. The device takes over
+        // the first buffers, as many as it says.
         unsafe {
             batch.send_with(most, |packets| {
                 let n = packets.len() as u16;

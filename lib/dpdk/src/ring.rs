@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Rings that hand packets from any thread to one: to the owner of a device queue, or to the worker of a flow.
 //!
-//! Lock-free: a producer that is interrupted in the middle holds up nobody. A full ring takes nothing; what to do then is
-//! the producer's decision, as with a device.
+//! Lock-free: a producer that is interrupted in the middle holds up nobody. A full ring takes nothing; what to do then
+//! is the producer's decision, as with a device.
 
 use crate::eal::{Eal, Started};
 use crate::error::{Error, Result, c_string, errno_text, last_errno};
@@ -127,7 +127,8 @@ impl ReceiveQueue for RingReceiver {
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize {
         check_memory(batch);
         let burst = burst.min(BATCH_SIZE);
-        // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only consumer.
+        // SAFETY: the shim writes at most `burst` owned, whole buffers into the arrays; we are the ring's only
+        // consumer.
         unsafe {
             batch.receive_with(burst, None, |to| {
                 ffi::perigee_ring_receive(self.0.ring.as_ptr(), &to, burst as u16, self.0.non_plain.as_ptr()).into()
@@ -136,8 +137,8 @@ impl ReceiveQueue for RingReceiver {
     }
 }
 
-/// A transmit queue whose owner sends for others too: whatever is in the ring goes out with its own packets, and whenever
-/// it polls. For devices with fewer transmit queues than threads.
+/// A transmit queue whose owner sends for others too: whatever is in the ring goes out with its own packets, and
+/// whenever it polls. For devices with fewer transmit queues than threads.
 pub struct RingToTx {
     ring: RingReceiver,
     queue: Box<dyn TransmitQueue>,
@@ -150,8 +151,8 @@ impl RingToTx {
         RingToTx { ring, queue, waiting: Vec::with_capacity(BATCH_SIZE) }
     }
 
-    /// Sends up to 256 packets of the ring. What the device does not take waits for the next call; then the ring fills up
-    /// and its producers notice.
+    /// Sends up to 256 packets of the ring. What the device does not take waits for the next call; then the ring fills
+    /// up and its producers notice.
     #[inline]
     pub fn drain(&mut self) {
         let room = BATCH_SIZE - self.waiting.len();

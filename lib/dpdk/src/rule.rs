@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Five-tuples as DPDK takes them: fields of fixed width in place of prefixes and ranges, for one address family at a time.
+//! Five-tuples as DPDK takes them: fields of fixed width in place of prefixes and ranges, for one address family at a
+//! time.
 
 use perigee_net::{FiveTuple, PortRange, Prefix};
 

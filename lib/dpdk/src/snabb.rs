@@ -2,8 +2,8 @@
 //! Snabb's packets in DPDK's buffers: a pool that grows, ports that move whole bursts to and from links, rings between
 //! threads. `snabb.h` has the layout; Lua calls the shim directly, once per burst, with the pointers given out here.
 //!
-//! A [`ThreadState`] is what one thread's Lua works on: its free packets and its links. It is not Lua's, so that every packet in
-//! it finds its way back to the pool however the script ends.
+//! A [`ThreadState`] is what one thread's Lua works on: its free packets and its links. It is not Lua's, so that every
+//! packet in it finds its way back to the pool however the script ends.
 
 mod early;
 mod tasks;
@@ -176,8 +176,8 @@ impl SnabbPool {
         unsafe { ffi::perigee_snabb_pool_available(self.0.pool.as_ptr()) }
     }
 
-    /// The process is about to end: packets that a program still has will not be used any more, so EAL may be cleaned up
-    /// in spite of them.
+    /// The process is about to end: packets that a program still has will not be used any more, so EAL may be cleaned
+    /// up in spite of them.
     pub fn abandon(&self) {
         lock(&self.0.family.pools).iter().for_each(|(_, pool)| pool.abandon());
     }
@@ -213,8 +213,8 @@ pub struct SharedPort {
 }
 
 impl SharedPort {
-    /// Opens a port that receives into Snabb's packets. If the device refuses these, or `copy` is set, the port has buffers of
-    /// its own and every packet is copied (the `notes` of its info say so).
+    /// Opens a port that receives into Snabb's packets. If the device refuses these, or `copy` is set, the port has
+    /// buffers of its own and every packet is copied (the `notes` of its info say so).
     pub fn open(eal: &Eal, config: &PortConfig, packets: &SnabbPool, copy: bool) -> Result<SharedPort> {
         let xdp = match &config.device {
             Device::Xdp(_) => true,
@@ -434,7 +434,8 @@ struct Placed {
     apart: [u8; 1024],
 }
 
-/// Zeroed memory for a plain structure, at the start of a cache line, of a NUMA node if one is named. Only what is written to takes room.
+/// Zeroed memory for a plain structure, at the start of a cache line, of a NUMA node if one is named. Only what is
+/// written to takes room.
 fn zeroed<T>(node: Option<u16>) -> NonNull<T> {
     let layout = Layout::new::<T>().align_to(64).expect("64 is a power of two");
     let memory = match node {

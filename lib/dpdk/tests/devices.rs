@@ -273,7 +273,8 @@ fn mtu_mac_and_modes(eal: &Eal) {
     assert!(is_promiscuous(&port), "it is configured");
 }
 
-/// A virtual MAC address that was gone took the mode along that the port needs for its own: frames to the router came in no more.
+/// A virtual MAC address that was gone took the mode along that the port needs for its own: frames to the router came
+/// in no more.
 fn a_port_that_needs_promiscuous_mode_keeps_it(eal: &Eal) {
     let pool = pool(eal);
     for (promiscuous, device) in [(true, "net_ring5"), (false, "net_ring6")] {

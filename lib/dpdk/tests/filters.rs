@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Filter lists against a plain first-match loop, with random rules and packets; hardware filters on devices without any.
+//! Filter lists against a plain first-match loop, with random rules and packets; hardware filters on devices without
+//! any.
 
 mod common;
 

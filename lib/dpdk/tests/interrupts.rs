@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Receive interrupts, of the two software devices that have some: net_virtio_user, connected to net_vhost in the same process, whose
-//! interrupts are switched on and off like a card's, and net_tap, whose are always on.
+//! Receive interrupts, of the two software devices that have some: net_virtio_user, connected to net_vhost in the same
+//! process, whose interrupts are switched on and off like a card's, and net_tap, whose are always on.
 
 mod common;
 
@@ -122,7 +122,8 @@ fn virtio(eal: &Eal) {
     }
     each_wakes(&mut rx, &mut tx, &pool, 20);
 
-    // Without being armed it sleeps through everything, and a packet that came before it was armed is found by the look.
+    // Without being armed it sleeps through everything, and a packet that came before it was armed is found by the
+    // look.
     empty(&mut rx);
     send(&mut tx, &pool, &frames(3, 100));
     assert!(!readable(&rx, Duration::from_millis(20)), "interrupts are off while the queue is polled");

@@ -72,7 +72,8 @@ fn many_producers(eal: &Eal) {
                     frame[4..8].copy_from_slice(&number.to_be_bytes());
                     let packet = pool.packet(&frame).expect("the ring holds fewer packets than the pool");
                     let mut packet = vec![packet.into_handle()];
-                    // Some are retried for a while, so that both happen: packets get through, and packets meet a full ring.
+                    // Some are retried for a while, so that both happen: packets get through, and packets meet a full
+                    // ring.
                     for _ in 0..number % 64 + 1 {
                         sender.transmit(&mut packet);
                         std::thread::yield_now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Snabb's packets: the pool's layout, and that whatever a thread had goes back. What Lua does with them is tested by the
-//! selftests of `snabb/`.
+//! Snabb's packets: the pool's layout, and that whatever a thread had goes back. What Lua does with them is tested by
+//! the selftests of `snabb/`.
 
 mod common;
 
@@ -101,8 +101,8 @@ fn tasks_get_packets_and_give_them_back(eal: &Eal, pool: &SnabbPool) {
     assert_eq!(pool.available(), all);
 }
 
-/// Two nodes' pools, both on node 0: threads take from their own, and whoever frees what, each pool gets its own back. A model says how
-/// many each has.
+/// Two nodes' pools, both on node 0: threads take from their own, and whoever frees what, each pool gets its own back.
+/// A model says how many each has.
 fn pools_of_nodes_get_their_own_back(eal: &Eal, pool: &SnabbPool) {
     let near = pool.on_node(eal, 0).expect("a pool");
     // A node without memory, as far as EAL knows: there is other memory.
@@ -271,8 +271,8 @@ fn rings_keep_order(eal: &Eal, pool: &SnabbPool) {
     assert_eq!(pool.available(), 1500);
 }
 
-/// One thread takes packets, numbers them and passes them on, another gives them back; meanwhile the pool grows. ThreadSanitizer says
-/// whether that is in order.
+/// One thread takes packets, numbers them and passes them on, another gives them back; meanwhile the pool grows.
+/// ThreadSanitizer says whether that is in order.
 fn threads_pass_packets_on(eal: &Eal, pool: &SnabbPool) {
     const PACKETS: u32 = 20_000;
     let ring = SnabbRing::new(eal, pool, 64).expect("a ring");

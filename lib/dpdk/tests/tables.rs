@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! DPDK's routing tables against a plain map from (length, prefix) to next hop, alone and as a router has them: twice, with
-//! readers that hold on to old copies.
+//! DPDK's routing tables against a plain map from (length, prefix) to next hop, alone and as a router has them: twice,
+//! with readers that hold on to old copies.
 
 mod common;
 
@@ -118,7 +118,8 @@ fn check<A: Family>(reader: &dyn Lookup<A>, oracle: &Oracle<A>, addresses: &[A],
     }
 }
 
-/// Random changes; after each commit, everything that changed is checked. `hold`: how many old readers are held at most.
+/// Random changes; after each commit, everything that changed is checked. `hold`: how many old readers are held at
+/// most.
 fn random_changes<A: Family>(structure: &Structure<A>, seed: u64, changes: usize, ids: u32, hold: usize) {
     let mut random = Random::new(seed);
     let mut writer = (structure.new)().unwrap_or_else(|error| panic!("{}: {error}", structure.name));

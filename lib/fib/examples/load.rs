@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-//! How long it takes to load a full table, and to insert it route by route: `cargo run --release -p perigee-fib --example load
-//! [ROUTES [STRUCTURE]]`. Routes have a gateway with its interface, a gateway without, or two gateways. Times are CPU time, so
-//! that other load on the machine does not distort them; "lookup alone" is the lookup structure's part of a load.
+//! How long it takes to load a full table, and to insert it route by route: `cargo run --release -p perigee-fib
+//! --example load [ROUTES [STRUCTURE]]`. Routes have a gateway with its interface, a gateway without, or two gateways.
+//! Times are CPU time, so that other load on the machine does not distort them; "lookup alone" is the lookup
+//! structure's part of a load.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;

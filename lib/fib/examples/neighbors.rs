@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! What neighbors on a connected network cost: `cargo run --release -p perigee-fib --example neighbors [host-routes]`.
 //!
-//! 65,000 addresses of a /16 and of a /64 become known, are looked up in bursts of 64 in a random order that is fixed, and are lost
-//! again; a commit and a reclaim follow every 64 changes. With `host-routes` each is a host route in place of a neighbor (4,000 for
-//! IPv6), which is what they were before the table of neighbors.
+//! 65,000 addresses of a /16 and of a /64 become known, are looked up in bursts of 64 in a random order that is fixed,
+//! and are lost again; a commit and a reclaim follow every 64 changes. With `host-routes` each is a host route in place
+//! of a neighbor (4,000 for IPv6), which is what they were before the table of neighbors.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! How fast routes enter the routing table and the lookup structures one by one, as from a kernel's notifications, and how much
-//! memory they take: `cargo run --release -p perigee-fib --example rib [FILE [GATEWAYS [sorted]]]`.
+//! How fast routes enter the routing table and the lookup structures one by one, as from a kernel's notifications, and
+//! how much memory they take: `cargo run --release -p perigee-fib --example rib [FILE [GATEWAYS [sorted]]]`.
 //!
 //! FILE has one prefix per line; the default is a synthetic IPv4 table of 1,000,000. Each route goes to one of GATEWAYS
 //! neighbors (100), chosen by a fixed hash of its prefix; the order is random but fixed. A commit and a reclaim follow

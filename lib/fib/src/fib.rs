@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The forwarding table: the part that workers look packets up in, and the control thread's end, which makes it follow the
-//! routes.
+//! The forwarding table: the part that workers look packets up in, and the control thread's end, which makes it follow
+//! the routes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -42,8 +42,8 @@ impl Fib {
             && Arc::ptr_eq(&self.neighbors, &other.neighbors)
     }
 
-    /// Looks up a single address, where speed does not matter: the next hop of the longest prefix, which may be a group or a
-    /// link.
+    /// Looks up a single address, where speed does not matter: the next hop of the longest prefix, which may be a group
+    /// or a link.
     pub fn lookup(&self, address: IpAddr) -> (NextHopId, NextHop) {
         let id = match address {
             IpAddr::V4(address) => self.v4.lookup(address.to_bits()),
@@ -52,8 +52,8 @@ impl Fib {
         (id, self.next_hops.get(id))
     }
 
-    /// Looks up a packet of a flow, given by the flow's hash, to the end: the next hop is never a group, and is a link only if
-    /// the destination is no known neighbor there.
+    /// Looks up a packet of a flow, given by the flow's hash, to the end: the next hop is never a group, and is a link
+    /// only if the destination is no known neighbor there.
     pub fn lookup_flow(&self, address: IpAddr, flow: u32) -> (NextHopId, NextHop) {
         let (mut id, mut next_hop) = self.lookup(address);
         if next_hop.is_group() {
@@ -70,8 +70,8 @@ impl Fib {
 
 /// The routes, and what follows from them in the forwarding table. Every call changes both or neither.
 ///
-/// A gateway that is given without its interface is reached over other routes. While it is unreachable, routes through it are
-/// inactive: they stay in the RIB, and the next best ones are used. `rib/recursion.rs` has the rules.
+/// A gateway that is given without its interface is reached over other routes. While it is unreachable, routes through
+/// it are inactive: they stay in the RIB, and the next best ones are used. `rib/recursion.rs` has the rules.
 pub struct FibWriter {
     v4: FamilyTables<u32>,
     v6: FamilyTables<u128>,
@@ -105,8 +105,8 @@ impl FibWriter {
         self
     }
 
-    /// Makes this router's choices within groups independent of those of its neighbors, which see the same flows: `seed` is any
-    /// number that differs from theirs. A change of seed moves flows to other paths.
+    /// Makes this router's choices within groups independent of those of its neighbors, which see the same flows:
+    /// `seed` is any number that differs from theirs. A change of seed moves flows to other paths.
     pub fn set_seed(&mut self, seed: u32) {
         self.next_hops.reader().set_seed(seed);
     }
@@ -118,10 +118,11 @@ impl FibWriter {
         Fib { v4: self.v4.lookup.reader(), v6: self.v6.lookup.reader(), next_hops, neighbors }
     }
 
-    /// Nothing can be sent by these interfaces, and by all others something can. Routes over them are out of use, as if they were not
-    /// there; they stay in the RIB. For next hops, groups and gateways that are reached over other routes this takes effect at once;
-    /// packets that are left with a next hop over such a link are answered as unreachable. For prefixes that have other routes, or
-    /// from now on none, by [`follow_links`](Self::follow_links).
+    /// Nothing can be sent by these interfaces, and by all others something can. Routes over them are out of use, as if
+    /// they were not there; they stay in the RIB. For next hops, groups and gateways that are reached over other
+    /// routes this takes effect at once; packets that are left with a next hop over such a link are answered as
+    /// unreachable. For prefixes that have other routes, or from now on none, by
+    /// [`follow_links`](Self::follow_links).
     ///
     /// # Errors
     /// There is no room for the next hops of other ways to a gateway: it is unreachable. Everything else is done.
@@ -137,8 +138,9 @@ impl FibWriter {
         Ok(v4.and(v6)?)
     }
 
-    /// Looks at this many prefixes, at least 1, and lets those choose among their routes again whose routes are concerned by
-    /// [`set_down`](Self::set_down); returns whether there are more. Its changes are [held](Self::hold): to be followed by a commit, after one call or several.
+    /// Looks at this many prefixes, at least 1, and lets those choose among their routes again whose routes are
+    /// concerned by [`set_down`](Self::set_down); returns whether there are more. Its changes are
+    /// [held](Self::hold): to be followed by a commit, after one call or several.
     ///
     /// # Errors
     /// There is no room for the next hop of another route: such a prefix stays as it was. Everything else is done.
@@ -186,9 +188,9 @@ impl FibWriter {
         self.next_hops.down().contains(&interface)
     }
 
-    /// Makes all changes so far visible, where a lookup structure collects them, and then releases next hops that are no longer
-    /// used. To be called after one change or several, and before [`reclaim`](Self::reclaim); between the two what
-    /// [`reader`](Self::reader) returns is to be published.
+    /// Makes all changes so far visible, where a lookup structure collects them, and then releases next hops that are
+    /// no longer used. To be called after one change or several, and before [`reclaim`](Self::reclaim); between the
+    /// two what [`reader`](Self::reader) returns is to be published.
     pub fn commit(&mut self) -> Result<(), FibError> {
         self.neighbors.fit();
         let (v4, v6) = (self.v4.commit(), self.v6.commit());
@@ -199,7 +201,8 @@ impl FibWriter {
         Ok(v4.and(v6)?)
     }
 
-    /// Whether a [held](Self::hold) change of this prefix was refused when it was made: its route is in the RIB, but workers do not find it.
+    /// Whether a [held](Self::hold) change of this prefix was refused when it was made: its route is in the RIB, but
+    /// workers do not find it.
     pub fn is_refused(&self, prefix: Prefix) -> bool {
         match prefix {
             Prefix::V4(prefix) => self.v4.is_refused(prefix),
@@ -207,15 +210,16 @@ impl FibWriter {
         }
     }
 
-    /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way or
-    /// memory is short: commit again later.
+    /// Whether some change is not visible yet. After a [`commit`](Self::commit) that means that a reader is in the way
+    /// or memory is short: commit again later.
     pub fn uncommitted(&self) -> bool {
         self.v4.uncommitted() || self.v6.uncommitted()
     }
 
-    /// From now until the next [`commit`](Self::commit) changes of routes wait for it, and are made together: many of them in less
-    /// time than one by one. What the lookup structure has no room for is then an error of the commit, not of
-    /// the change; the prefix is in the structure no longer, and is tried again when others leave. The routes are up to date all the time.
+    /// From now until the next [`commit`](Self::commit) changes of routes wait for it, and are made together: many of
+    /// them in less time than one by one. What the lookup structure has no room for is then an error of the commit,
+    /// not of the change; the prefix is in the structure no longer, and is tried again when others leave. The
+    /// routes are up to date all the time.
     pub fn hold(&mut self) {
         self.v4.hold();
         self.v6.hold();
@@ -268,8 +272,8 @@ impl FibWriter {
         self.set_within(self.most, prefix, route)
     }
 
-    /// As [`set`](Self::set) for a route that stands in for others that are not held: [`RESERVED`](Self::RESERVED) of them have room
-    /// beyond the limit.
+    /// As [`set`](Self::set) for a route that stands in for others that are not held: [`RESERVED`](Self::RESERVED) of
+    /// them have room beyond the limit.
     pub fn set_reserved(&mut self, prefix: Prefix, route: Route) -> Result<bool, FibError> {
         self.set_within(self.most.saturating_add(Self::RESERVED), prefix, route)
     }
@@ -297,8 +301,8 @@ impl FibWriter {
         removed.ok_or(FibError::Missing { prefix })
     }
 
-    /// Replaces all routes by these; of several with one prefix and key the last counts. Much faster than inserting them one by
-    /// one: for the start of a router.
+    /// Replaces all routes by these; of several with one prefix and key the last counts. Much faster than inserting
+    /// them one by one: for the start of a router.
     pub fn load(&mut self, routes: impl IntoIterator<Item = (Prefix, Route)>) -> Result<(), FibError> {
         let down = self.next_hops.down();
         let mut v4 = Loaded::new(self.v4.gateways.via_default(), down.clone());
@@ -311,7 +315,8 @@ impl FibWriter {
         }
         // `v4` and `v6` are now the tables that are not in use: the old ones, or after an error the new ones.
         let mut gone = v6.uses(&mut self.next_hops);
-        // If readers still find the refused IPv4 table, its next hops are never released: they must not be reused for others.
+        // If readers still find the refused IPv4 table, its next hops are never released: they must not be reused for
+        // others.
         if !stuck {
             gone.extend(v4.uses(&mut self.next_hops));
         }
@@ -355,17 +360,17 @@ impl FibWriter {
         Ok(())
     }
 
-    /// The next hop that the lookup structure should find for an address: that of the longest prefix that has a route in
-    /// use. If [`reader`](Self::reader) finds another after a [`commit`](Self::commit), [`repair`](Self::repair) corrects
-    /// it.
+    /// The next hop that the lookup structure should find for an address: that of the longest prefix that has a route
+    /// in use. If [`reader`](Self::reader) finds another after a [`commit`](Self::commit), [`repair`](Self::repair)
+    /// corrects it.
     pub fn expected(&self, address: IpAddr) -> NextHopId {
         self.rib().next_hop(address).unwrap_or(NextHopId::NO_ROUTE)
     }
 
     /// Writes `prefix` and the prefixes inside it to the lookup structure again as the routes have them, whatever the
-    /// structure is believed to hold; returns how many prefixes were written. If there are many, the family's whole table
-    /// is loaded again, and [`reader`](Self::reader) changes. To be followed by a commit. After an error some may have been
-    /// written.
+    /// structure is believed to hold; returns how many prefixes were written. If there are many, the family's whole
+    /// table is loaded again, and [`reader`](Self::reader) changes. To be followed by a commit. After an error some
+    /// may have been written.
     pub fn repair(&mut self, prefix: Prefix) -> Result<usize, FibError> {
         match prefix {
             Prefix::V4(prefix) => Ok(self.v4.repair(prefix)?),
@@ -378,8 +383,8 @@ impl FibWriter {
         self.v4.lookup.commit_is_cheap() && self.v6.lookup.commit_is_cheap()
     }
 
-    /// The neighbors that routes need resolved: gateways given with their interfaces, and those by which the other gateways are
-    /// reached.
+    /// The neighbors that routes need resolved: gateways given with their interfaces, and those by which the other
+    /// gateways are reached.
     pub fn required_neighbors(&self) -> BTreeSet<(InterfaceId, IpAddr)> {
         let named = self.v4.table.neighbors().chain(self.v6.table.neighbors());
         let mut found: BTreeSet<_> = named.filter_map(|via| Some((via.interface, via.gateway?))).collect();
@@ -392,7 +397,8 @@ impl FibWriter {
         found
     }
 
-    /// The link that `gateway` is on, be it up or down: that of the connected network around it, or of a route to it alone.
+    /// The link that `gateway` is on, be it up or down: that of the connected network around it, or of a route to it
+    /// alone.
     ///
     /// # Errors
     /// [`FibError::GatewayNotConnected`]; it may still be reachable over a route.
@@ -405,8 +411,8 @@ impl FibWriter {
         }
     }
 
-    /// The link and the neighbor by which `gateway`, which a route names without an interface, is reached now. `None` if it is
-    /// unreachable, if there are several, or if no route names it so.
+    /// The link and the neighbor by which `gateway`, which a route names without an interface, is reached now. `None`
+    /// if it is unreachable, if there are several, or if no route names it so.
     pub fn reached_by(&self, gateway: IpAddr) -> Option<Via> {
         let id = match gateway {
             IpAddr::V4(gateway) => self.v4.gateways.id(gateway.to_bits()),
@@ -424,7 +430,8 @@ impl FibWriter {
         self.next_hops.via(id)
     }
 
-    /// Where a packet of a flow to `destination` finally goes, decided as a worker would: groups and gateways are resolved.
+    /// Where a packet of a flow to `destination` finally goes, decided as a worker would: groups and gateways are
+    /// resolved.
     pub fn decide(&self, destination: IpAddr, flow: u32) -> Leaf {
         self.next_hops.leaf(self.find(destination), flow)
     }
@@ -447,14 +454,15 @@ impl FibWriter {
         self.next_hops.iter()
     }
 
-    /// Sets the MAC address of the neighbor `address` on `interface`, or removes it. Takes effect at once on all routes through
-    /// the neighbor; whether packets that are for the neighbor itself find it is said by [`set_on_link`](Self::set_on_link).
+    /// Sets the MAC address of the neighbor `address` on `interface`, or removes it. Takes effect at once on all routes
+    /// through the neighbor; whether packets that are for the neighbor itself find it is said by
+    /// [`set_on_link`](Self::set_on_link).
     pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         self.next_hops.set_neighbor(interface, address, mac);
     }
 
-    /// Whether packets to `address`, where a route leads to the link of `interface`, find the neighbor of that address there
-    /// (and are sent to it while its MAC address is [set](Self::set_neighbor)). Takes effect at once, unless
+    /// Whether packets to `address`, where a route leads to the link of `interface`, find the neighbor of that address
+    /// there (and are sent to it while its MAC address is [set](Self::set_neighbor)). Takes effect at once, unless
     /// [`reader`](Self::reader) changes. Repeating it has no effect.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A fast hash for keys of a few words: routes and next hops are looked for with every change of a route. Whoever announces
-//! routes does not know the secret of a map, and so cannot put many of them into one place.
+//! A fast hash for keys of a few words: routes and next hops are looked for with every change of a route. Whoever
+//! announces routes does not know the secret of a map, and so cannot put many of them into one place.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

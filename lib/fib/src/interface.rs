@@ -113,7 +113,8 @@ impl Interfaces {
         }
     }
 
-    /// The interface on which a frame arrived, if it is up. `vlan` is the tag's id, 0 without a tag or for a priority tag.
+    /// The interface on which a frame arrived, if it is up. `vlan` is the tag's id, 0 without a tag or for a priority
+    /// tag.
     #[inline]
     pub fn ingress(&self, port: u16, vlan: u16) -> Option<InterfaceId> {
         let port = self.ports.get(usize::from(port))?;

@@ -16,8 +16,8 @@
 //! Nothing here has a clock, a socket or a thread. What a reader may still hold (a group of a table, a next
 //! hop, an old version) is reused only after every [`Subscriber`] has passed a batch boundary: see [`Grace`].
 //!
-//! The lookup structures are listed in [`structures`]. `unsafe` is in `lookup/table.rs` (huge pages) and in `lookup/simd`
-//! (vector instructions and prefetch), nowhere else.
+//! The lookup structures are listed in [`structures`]. `unsafe` is in `lookup/table.rs` (huge pages) and in
+//! `lookup/simd` (vector instructions and prefetch), nowhere else.
 #![deny(unsafe_code)]
 
 mod fib;

@@ -29,8 +29,8 @@ use perigee_net::{Address, Prefix, PrefixOf};
 
 /// The readers' half: shared by all workers, never locked.
 ///
-/// While the writer changes a prefix, a reader sees its old or its new next hop and never that of another prefix, provided
-/// that the reader keeps nothing it looked up beyond its next batch boundary (see [`Grace`]).
+/// While the writer changes a prefix, a reader sees its old or its new next hop and never that of another prefix,
+/// provided that the reader keeps nothing it looked up beyond its next batch boundary (see [`Grace`]).
 pub trait Lookup<A: Address>: Send + Sync {
     /// The structure's name, as in the configuration.
     fn name(&self) -> &'static str;
@@ -38,18 +38,20 @@ pub trait Lookup<A: Address>: Send + Sync {
     /// The next hop of the longest prefix that contains `address`.
     fn lookup(&self, address: A) -> NextHopId;
 
-    /// Sets `ids[i]` to the [`NextHopId`] of `addresses[i]`. This is where a structure overlaps the cache misses of several
-    /// addresses, if it can.
+    /// Sets `ids[i]` to the [`NextHopId`] of `addresses[i]`. This is where a structure overlaps the cache misses of
+    /// several addresses, if it can.
     ///
     /// # Panics
     /// If the slices differ in length.
     fn lookup_batch(&self, addresses: &[A], ids: &mut [u32]);
 
-    /// Starts to load into the cache what a lookup of these addresses reads first, so that its misses pass while the caller does
-    /// something else before [`lookup_prefetched`](Self::lookup_prefetched). A hint: no result depends on it.
+    /// Starts to load into the cache what a lookup of these addresses reads first, so that its misses pass while the
+    /// caller does something else before [`lookup_prefetched`](Self::lookup_prefetched). A hint: no result depends
+    /// on it.
     fn prefetch_batch(&self, _addresses: &[A]) {}
 
-    /// As [`lookup_batch`](Self::lookup_batch), for addresses that [`prefetch_batch`](Self::prefetch_batch) was called with.
+    /// As [`lookup_batch`](Self::lookup_batch), for addresses that [`prefetch_batch`](Self::prefetch_batch) was called
+    /// with.
     fn lookup_prefetched(&self, addresses: &[A], ids: &mut [u32]) {
         self.lookup_batch(addresses, ids);
     }
@@ -64,25 +66,27 @@ pub trait LookupWriter<A: Address>: Send {
     /// The current readers' half.
     fn reader(&self) -> Arc<dyn Lookup<A>>;
 
-    /// The current readers' half, lent: for questions in between, which leave alone the count of its owners that lies beside
-    /// what workers read.
+    /// The current readers' half, lent: for questions in between, which leave alone the count of its owners that lies
+    /// beside what workers read.
     fn view(&self) -> &dyn Lookup<A>;
 
-    /// Replaces all routes by these, and makes a new readers' half; of several routes with one prefix the last counts. Much
-    /// faster than inserting them one by one. After an error nothing has changed, and the old table stays in use.
+    /// Replaces all routes by these, and makes a new readers' half; of several routes with one prefix the last counts.
+    /// Much faster than inserting them one by one. After an error nothing has changed, and the old table stays in
+    /// use.
     fn load(&mut self, routes: &[(PrefixOf<A>, NextHopId)]) -> Result<(), LookupError>;
 
-    /// Sets the next hop of `prefix` and returns its previous one. After an error nothing has changed. What readers see is
-    /// written even if the prefix is believed to have this next hop already, so that a corrupted table can be repaired.
+    /// Sets the next hop of `prefix` and returns its previous one. After an error nothing has changed. What readers see
+    /// is written even if the prefix is believed to have this next hop already, so that a corrupted table can be
+    /// repaired.
     fn insert(&mut self, prefix: PrefixOf<A>, id: NextHopId) -> Result<Option<NextHopId>, LookupError>;
 
-    /// Removes `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. The only error is that it
-    /// is not there (or [`LookupError::Busy`], of a single copy): what finds no room makes room. If there is no memory for that,
-    /// the change is [`uncommitted`](Self::uncommitted), and every commit tries again.
+    /// Removes `prefix` and returns its next hop: its addresses fall back to the next shorter prefix. The only error is
+    /// that it is not there (or [`LookupError::Busy`], of a single copy): what finds no room makes room. If there
+    /// is no memory for that, the change is [`uncommitted`](Self::uncommitted), and every commit tries again.
     fn remove(&mut self, prefix: PrefixOf<A>) -> Result<NextHopId, LookupError>;
 
-    /// Makes several changes, each of another prefix, by prefix: sets a next hop, or removes the prefix, if it is there. The same as
-    /// one after the other, but what they have in common is written once.
+    /// Makes several changes, each of another prefix, by prefix: sets a next hop, or removes the prefix, if it is
+    /// there. The same as one after the other, but what they have in common is written once.
     ///
     /// # Errors
     /// How many have been made, and why the next one is refused. Nothing has changed by that one or those behind it.
@@ -90,28 +94,29 @@ pub trait LookupWriter<A: Address>: Send {
         one_by_one(self, changes, 0)
     }
 
-    /// Makes all changes so far visible in [`reader`](Self::reader), for structures that collect them, and may replace a table
-    /// with many gaps by one without, which gives memory back. To be called after one
+    /// Makes all changes so far visible in [`reader`](Self::reader), for structures that collect them, and may replace
+    /// a table with many gaps by one without, which gives memory back. To be called after one
     /// change or several. For its cost see [`commit_is_cheap`](Self::commit_is_cheap).
     fn commit(&mut self) -> Result<(), LookupError> {
         Ok(())
     }
 
-    /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: true where each
-    /// change is stored at once. Otherwise callers should let changes accumulate: the cost grows with the number of
-    /// changes where they are made a second time (two copies).
+    /// Whether a [`commit`](Self::commit) costs next to nothing, so that it may follow every burst of changes: true
+    /// where each change is stored at once. Otherwise callers should let changes accumulate: the cost grows with
+    /// the number of changes where they are made a second time (two copies).
     fn commit_is_cheap(&self) -> bool {
         true
     }
 
-    /// Whether some change is not visible in [`reader`](Self::reader) yet. After a [`commit`](Self::commit) that means that a
-    /// reader is in the way or memory is short: commit again later. Until then the old state's next hops must keep their
-    /// meaning.
+    /// Whether some change is not visible in [`reader`](Self::reader) yet. After a [`commit`](Self::commit) that means
+    /// that a reader is in the way or memory is short: commit again later. Until then the old state's next hops
+    /// must keep their meaning.
     fn uncommitted(&self) -> bool {
         false
     }
 
-    /// If the structure chooses its form by its routes: which one it has chosen and the figures that decided, for people.
+    /// If the structure chooses its form by its routes: which one it has chosen and the figures that decided, for
+    /// people.
     fn choice_reason(&self) -> Option<String> {
         None
     }
@@ -119,8 +124,8 @@ pub trait LookupWriter<A: Address>: Send {
     /// Makes retired memory usable again, except what a reader may still hold.
     fn reclaim(&mut self, grace: Grace);
 
-    /// How much is retired, that is, unlinked and waiting for [`reclaim`](Self::reclaim): pieces of memory, or the prefixes in
-    /// which a retired copy is out of date.
+    /// How much is retired, that is, unlinked and waiting for [`reclaim`](Self::reclaim): pieces of memory, or the
+    /// prefixes in which a retired copy is out of date.
     fn retired(&self) -> usize;
 
     /// Bytes of the readers' half that are or were in use, retired memory included.

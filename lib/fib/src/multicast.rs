@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Where packets to groups go: routes by (source, group) and by group alone, with what workers have counted of each.
 //!
-//! A table is immutable and published as a whole, like interfaces. What it says of a route is ready to be followed: interfaces
-//! that are down, that a boundary closes to the group, and the one that packets come in on are no outputs any more. The counters of
-//! a route are shared by all versions of the table.
+//! A table is immutable and published as a whole, like interfaces. What it says of a route is ready to be followed:
+//! interfaces that are down, that a boundary closes to the group, and the one that packets come in on are no outputs
+//! any more. The counters of a route are shared by all versions of the table.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::interface::Interfaces;
 use perigee_net::{InterfaceId, MulticastLimits, MulticastOutput, MulticastRoute};
 
-/// How often a packet of a route of Linux's is handed to Linux, in ns. Routing daemons ask the kernel how many packets it has
-/// forwarded: a source of which it has seen none for 30 s or more is not there any more.
+/// How often a packet of a route of Linux's is handed to Linux, in ns. Routing daemons ask the kernel how many packets
+/// it has forwarded: a source of which it has seen none for 30 s or more is not there any more.
 pub const SAMPLE_INTERVAL: u64 = 10_000_000_000;
 /// How often Linux is shown a packet that came in on a wrong interface, in ns; the kernel passes on one in 3 s.
 pub const ASSERT_INTERVAL: u64 = 1_000_000_000;
@@ -44,7 +44,8 @@ pub struct MulticastCounters {
     pub assert: Share<ASSERT_INTERVAL>,
 }
 
-/// Linux's share of the packets: one in `INTERVAL` ns. A worker that finds one due gives it to the slow path, which takes it.
+/// Linux's share of the packets: one in `INTERVAL` ns. A worker that finds one due gives it to the slow path, which
+/// takes it.
 #[derive(Debug, Default)]
 pub struct Share<const INTERVAL: u64> {
     /// When the last one was due; 0: never.
@@ -140,8 +141,8 @@ impl MulticastEntry {
         self.route.from.map_or_else(leads_back, |from| from == interface)
     }
 
-    /// Whether it is for packets that come in on an interface at all. Linux's routes for any source are for those that come in on one
-    /// of their own interfaces; a source that is heard elsewhere is a new one.
+    /// Whether it is for packets that come in on an interface at all. Linux's routes for any source are for those that
+    /// come in on one of their own interfaces; a source that is heard elsewhere is a new one.
     #[inline]
     pub fn is_for(&self, interface: InterfaceId) -> bool {
         self.origin != MulticastOrigin::Linux
@@ -176,8 +177,8 @@ pub struct MulticastTable {
 }
 
 impl MulticastTable {
-    /// A table of these routes. Of several with one group and source the first counts. `limits` are those of interfaces by
-    /// number; interfaces beyond them have the default ones.
+    /// A table of these routes. Of several with one group and source the first counts. `limits` are those of interfaces
+    /// by number; interfaces beyond them have the default ones.
     pub fn new(
         routes: impl IntoIterator<Item = MulticastInput>,
         interfaces: &Interfaces,
@@ -250,7 +251,8 @@ impl MulticastTable {
         self.limits.get(interface.index()).is_none_or(|limits| limits.admit(group))
     }
 
-    /// Whether a packet to a group that Linux sends may leave by an interface; its TTL or hop limit is already decremented.
+    /// Whether a packet to a group that Linux sends may leave by an interface; its TTL or hop limit is already
+    /// decremented.
     pub fn admits_from_linux(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool {
         self.limits.get(interface.index()).is_none_or(|limits| limits.admit(group) && ttl >= limits.ttl)
     }

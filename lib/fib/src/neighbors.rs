@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! The neighbors on connected networks, as workers look them up: which next hop belongs to an address on a link.
 //!
-//! A route to a connected network leads to a link, not to a neighbor. Packets that find such a route, and no others, are looked
-//! up here by link and destination. So a neighbor takes nothing of the lookup structures, however many there are, and every
-//! prefix that is longer than the connected network's comes before it.
+//! A route to a connected network leads to a link, not to a neighbor. Packets that find such a route, and no others,
+//! are looked up here by link and destination. So a neighbor takes nothing of the lookup structures, however many there
+//! are, and every prefix that is longer than the connected network's comes before it.
 //!
-//! A hash table with open addressing: the interface and the address are hashed with a secret, and the slots from there on are
-//! compared until one is empty. A slot takes half a cache line. It is patched in place by [`NeighborTableWriter`], which never
-//! writes another key into a slot that a reader may be comparing: a slot that was taken out waits for a grace period.
+//! A hash table with open addressing: the interface and the address are hashed with a secret, and the slots from there
+//! on are compared until one is empty. A slot takes half a cache line. It is patched in place by
+//! [`NeighborTableWriter`], which never writes another key into a slot that a reader may be comparing: a slot that was
+//! taken out waits for a grace period.
 
 mod writer;
 
@@ -74,8 +75,8 @@ impl Key {
 struct Secret([u64; 3]);
 
 impl Secret {
-    /// A random one: the keys of a new hash map are, and differ from one to the next. The model checker wants each run to be like
-    /// the one before.
+    /// A random one: the keys of a new hash map are, and differ from one to the next. The model checker wants each run
+    /// to be like the one before.
     fn random() -> Self {
         if cfg!(feature = "loom") {
             return Self([1, 2, 3]);
@@ -142,8 +143,8 @@ impl NeighborTable {
         self.search(key, self.secret.hash(key))
     }
 
-    /// Finds the next hops of many neighbors: `ids[i]` becomes that of `addresses[i]` on the link of `interfaces[i]`, or
-    /// [`NextHopId::NO_ROUTE`] if none is known. The cache misses of several addresses overlap.
+    /// Finds the next hops of many neighbors: `ids[i]` becomes that of `addresses[i]` on the link of `interfaces[i]`,
+    /// or [`NextHopId::NO_ROUTE`] if none is known. The cache misses of several addresses overlap.
     ///
     /// # Panics
     /// If the three are not of one length.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Next hops: one 64-bit word each, so that a changed neighbor is one atomic store, whatever the number of routes through it.
+//! Next hops: one 64-bit word each, so that a changed neighbor is one atomic store, whatever the number of routes
+//! through it.
 //!
-//! The word of a group of next hops says where its buckets are: ids of next hops in a second table, of which a flow's hash
-//! picks one. No packet can be sent by that word itself, so the packets of a group leave the fast path's loop as exceptions
-//! do, and a batch without groups pays nothing for them.
+//! The word of a group of next hops says where its buckets are: ids of next hops in a second table, of which a flow's
+//! hash picks one. No packet can be sent by that word itself, so the packets of a group leave the fast path's loop as
+//! exceptions do, and a batch without groups pays nothing for them.
 
 pub(crate) mod buckets;
 pub(crate) mod group;
@@ -78,9 +79,9 @@ pub enum Action {
 ///
 /// The low 48 bits are the MAC address as a big-endian number (its first byte in bits 40..48), so that the last
 /// six bytes of `word.to_be_bytes()` are the address. The high 16 bits are the interface or, from 0xfff0 on, one
-/// of the actions that send nothing. An unresolved next hop has its interface in the low 16 bits, and above them a bit that
-/// says whether each destination is its own neighbor there. A group has the index of its first bucket in the low 32, and above
-/// those the base-2 logarithm of the number of its buckets.
+/// of the actions that send nothing. An unresolved next hop has its interface in the low 16 bits, and above them a bit
+/// that says whether each destination is its own neighbor there. A group has the index of its first bucket in the low
+/// 32, and above those the base-2 logarithm of the number of its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop(u64);
 
@@ -160,8 +161,8 @@ impl NextHop {
         self.0 & Self::MAC_BITS
     }
 
-    /// Whether packets leave by it, or would if its neighbor were known, or Linux forwards them; by this interface, if one is given. Not
-    /// asked of groups.
+    /// Whether packets leave by it, or would if its neighbor were known, or Linux forwards them; by this interface, if
+    /// one is given. Not asked of groups.
     #[inline]
     fn leads(self, by: Option<InterfaceId>) -> bool {
         match self.action() {
@@ -207,8 +208,8 @@ pub(crate) fn mac_bits(mac: MacAddr) -> u64 {
 
 /// The table of next hops as workers see it. [`NextHopWriter`](crate::NextHopWriter) fills it.
 pub struct NextHops {
-    /// Each word is stored xor [`NextHop::NO_ROUTE`], so that zeroed memory means "no route" and a large table takes memory
-    /// only for the pages in use.
+    /// Each word is stored xor [`NextHop::NO_ROUTE`], so that zeroed memory means "no route" and a large table takes
+    /// memory only for the pages in use.
     words: Box<[AtomicU64]>,
     /// The buckets of all groups: ids of next hops that are not groups.
     buckets: Box<[AtomicU32]>,
@@ -218,13 +219,14 @@ pub struct NextHops {
 
 /// Buckets of the smallest group. There is room for one such group per next hop, within the limits below.
 const SMALLEST: usize = 1 << *LOG2.start();
-/// Limits of the number of buckets: room for two groups of the largest size, or for 524,288 of the smallest (256 MB, once
-/// used).
+/// Limits of the number of buckets: room for two groups of the largest size, or for 524,288 of the smallest (256 MB,
+/// once used).
 const MIN_BUCKETS: usize = 1 << 17;
 const MAX_BUCKETS: usize = 1 << 26;
 
-/// Which of the `1 << log2` buckets of a group a flow with this hash falls into. By MurmurHash3's 32-bit finalizer: hashes
-/// that differ in a few bits, or that an upstream router has selected by another seed, are spread over all buckets.
+/// Which of the `1 << log2` buckets of a group a flow with this hash falls into. By MurmurHash3's 32-bit finalizer:
+/// hashes that differ in a few bits, or that an upstream router has selected by another seed, are spread over all
+/// buckets.
 #[inline]
 pub(crate) fn bucket_of(flow: u32, log2: u8) -> usize {
     let mut h = flow;
@@ -266,8 +268,8 @@ impl NextHops {
         self.words[id.0 as usize].store(next_hop.0 ^ NextHop::NO_ROUTE.0, Ordering::Release);
     }
 
-    /// The next hop of `group` for the packets of a flow; `flow` is a hash of what these have in common. "No route" if `group`
-    /// is not a group.
+    /// The next hop of `group` for the packets of a flow; `flow` is a hash of what these have in common. "No route" if
+    /// `group` is not a group.
     ///
     /// Every bucket is one word, so a reader sees its old or its new member.
     #[inline]
@@ -277,15 +279,15 @@ impl NextHops {
         }
         let (first, log2) = (group.0 as u32, (group.0 >> 32) as u8);
         let flow = flow ^ self.seed.load(Ordering::Relaxed);
-        // Acquire: buckets were filled before the group's word was stored, which was loaded relaxed. The load of the bucket
-        // acquires too: a member's word was stored before the member got the bucket.
+        // Acquire: buckets were filled before the group's word was stored, which was loaded relaxed. The load of the
+        // bucket acquires too: a member's word was stored before the member got the bucket.
         std::sync::atomic::fence(Ordering::Acquire);
         let bucket = self.buckets.get(first as usize + bucket_of(flow, log2));
         NextHopId(bucket.map_or(NextHopId::NO_ROUTE.0, |bucket| bucket.load(Ordering::Acquire)))
     }
 
-    /// Whether packets leave by a next hop, or by any of a group's, or would if the neighbor were known; by this interface, if
-    /// one is given. What reverse path forwarding asks of the next hop of a source.
+    /// Whether packets leave by a next hop, or by any of a group's, or would if the neighbor were known; by this
+    /// interface, if one is given. What reverse path forwarding asks of the next hop of a source.
     #[inline]
     pub fn leads(&self, id: NextHopId, by: Option<InterfaceId>) -> bool {
         let next_hop = self.get(id);
@@ -331,11 +333,12 @@ pub struct NextHopsView<'a>(&'a [AtomicU64]);
 impl<'a> NextHopsView<'a> {
     /// A stored word has a bit from this one on, unless nothing can be sent to its next hop.
     pub const FORWARD_BITS_FROM: u32 = 52;
-    /// From this bit on a stored word has the interface, xor [`InterfaceId::LIMIT`], where packets can be sent to its next hop.
+    /// From this bit on a stored word has the interface, xor [`InterfaceId::LIMIT`], where packets can be sent to its
+    /// next hop.
     pub const INTERFACE_FROM: u32 = 48;
 
-    /// The words as they are stored: those of next hops that cannot be sent to, and of ids that were never assigned, have no bit from
-    /// [`FORWARD_BITS_FROM`](Self::FORWARD_BITS_FROM) on. For who asks about several ids at once.
+    /// The words as they are stored: those of next hops that cannot be sent to, and of ids that were never assigned,
+    /// have no bit from [`FORWARD_BITS_FROM`](Self::FORWARD_BITS_FROM) on. For who asks about several ids at once.
     #[inline]
     pub fn stored(self) -> &'a [AtomicU64] {
         self.0
@@ -348,11 +351,13 @@ impl<'a> NextHopsView<'a> {
         word.map_or(NextHop::NO_ROUTE, |word| NextHop(word.load(Ordering::Relaxed) ^ NextHop::NO_ROUTE.0))
     }
 
-    /// The interface of `id`, and the MAC address as a big-endian number in the low 48 bits, with anything above; the interface is at
-    /// least [`InterfaceId::LIMIT`] unless packets can be sent by it. `None` for an id beyond the table.
+    /// The interface of `id`, and the MAC address as a big-endian number in the low 48 bits, with anything above; the
+    /// interface is at least [`InterfaceId::LIMIT`] unless packets can be sent by it. `None` for an id beyond the
+    /// table.
     #[inline(always)]
     pub fn interface_and_mac(self, id: NextHopId) -> Option<(InterfaceId, u64)> {
-        // What is stored differs from the word in the interface's bits alone, so that these are turned, and no 64-bit constant is needed.
+        // What is stored differs from the word in the interface's bits alone, so that these are turned, and no 64-bit
+        // constant is needed.
         let stored = self.0.get(id.0 as usize)?.load(Ordering::Relaxed);
         Some((InterfaceId((stored >> Self::INTERFACE_FROM) as u16 ^ InterfaceId::LIMIT), stored))
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The router's own addresses, and the broadcast addresses of its networks, as sources of packets: nobody else may send from
-//! them (RFC 1812 5.3.7).
+//! The router's own addresses, and the broadcast addresses of its networks, as sources of packets: nobody else may send
+//! from them (RFC 1812 5.3.7).
 //!
-//! Every packet is asked about, so the answer for nearly all of them is one bit of a small table, found by a hash of the
-//! source; only what a mark does not rule out is looked for in the sets themselves. The table has 64 bits for each
+//! Every packet is asked about, so the answer for nearly all of them is one bit of a small table, found by a hash of
+//! the source; only what a mark does not rule out is looked for in the sets themselves. The table has 64 bits for each
 //! address, and 1 KB at least, which stays in the L1 cache: at most 1.6 % of the other sources are looked for in vain.
 
 use std::collections::BTreeSet;
@@ -93,7 +93,8 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// What an IPv4 address, as a number in the machine's own order of the bytes in a packet, is multiplied by to be hashed.
+    /// What an IPv4 address, as a number in the machine's own order of the bytes in a packet, is multiplied by to be
+    /// hashed.
     pub const SPREAD4: u32 = 0x9e37_79b1;
 
     fn new(addresses: usize) -> Self {
@@ -118,7 +119,8 @@ impl Marks {
         self.is_marked(hash6(address))
     }
 
-    /// The marks, 32 in a word, and by how much to shift a hash to get a mark's number: for who asks about several addresses at once.
+    /// The marks, 32 in a word, and by how much to shift a hash to get a mark's number: for who asks about several
+    /// addresses at once.
     #[inline(always)]
     pub fn words(&self) -> (&[u32], u32) {
         (&self.words, self.shift)

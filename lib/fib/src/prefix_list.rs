@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A list of prefixes as text, one per line, both families in any order: the form in which routing tables are passed around.
+//! A list of prefixes as text, one per line, both families in any order: the form in which routing tables are passed
+//! around.
 //!
 //! ```text
 //! # a comment

@@ -103,7 +103,8 @@ impl<T> Published<T> {
         self.slowest().map_or(self.version(), |(_, epoch)| epoch)
     }
 
-    /// Starts an epoch, and returns it with the one that every subscriber has reached: for memory that is reused in place.
+    /// Starts an epoch, and returns it with the one that every subscriber has reached: for memory that is reused in
+    /// place.
     pub fn grace(&self) -> Grace {
         Grace { epoch: self.bump(), passed: self.passed() }
     }

@@ -35,8 +35,8 @@ impl<'t> Rib<'t> {
         self.routes(prefix).iter().find(|route| route.key() == key)
     }
 
-    /// At most `limit` prefixes that follow this one, or the first ones, in the order of [`iter`](Self::iter): for a walk
-    /// through all of them that may pause while routes come and go.
+    /// At most `limit` prefixes that follow this one, or the first ones, in the order of [`iter`](Self::iter): for a
+    /// walk through all of them that may pause while routes come and go.
     pub fn prefixes_after(self, prefix: Option<Prefix>, limit: usize) -> Vec<Prefix> {
         let v4 = match prefix {
             None => Some(self.v4.tree.iter_after(None)),

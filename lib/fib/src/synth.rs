@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Synthetic routing tables with the prefix lengths of the real Internet, for tests and benchmarks; [`shapes`]: tables that
-//! are unlike it.
+//! Synthetic routing tables with the prefix lengths of the real Internet, for tests and benchmarks; [`shapes`]: tables
+//! that are unlike it.
 
 pub mod shapes;
 
@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use perigee_net::{Address, Prefix4, Prefix6, PrefixOf};
 
-/// How many IPv4 prefixes of each length there are in a Tier-1 provider's table of 901,899; /25 to /31 are spread evenly.
+/// How many IPv4 prefixes of each length there are in a Tier-1 provider's table of 901,899; /25 to /31 are spread
+/// evenly.
 const IPV4_LENGTHS: [(u8, u32); 25] = [
     (8, 16),
     (9, 13),
@@ -119,12 +120,12 @@ pub fn ipv4(n: usize, seed: u64) -> Vec<(Prefix4, u32)> {
 /// How many times at most a prefix of one length is drawn until it is a new one.
 const CHANCES: u32 = 32;
 
-/// `n` different IPv6 prefixes, each with a number from 1 to [`NEXT_HOPS`], in the real proportions of lengths and of /16
-/// blocks (for small `n` rare ones may be missing).
+/// `n` different IPv6 prefixes, each with a number from 1 to [`NEXT_HOPS`], in the real proportions of lengths and of
+/// /16 blocks (for small `n` rare ones may be missing).
 ///
 /// Prefixes lie close together as in the real table: some inside an earlier one, many next to an earlier one of their
-/// length. Of 160,147, in the real and in the synthetic table, 57 % and 66 % lie inside another; they fall into 7,267 and
-/// 9,500 different /24, 29,369 and 35,600 /32, 31,568 and 39,100 /40, 39,661 and 56,600 /44.
+/// length. Of 160,147, in the real and in the synthetic table, 57 % and 66 % lie inside another; they fall into 7,267
+/// and 9,500 different /24, 29,369 and 35,600 /32, 31,568 and 39,100 /40, 39,661 and 56,600 /44.
 ///
 /// # Panics
 /// If `n` is over 2 million: the space of the short prefixes would be used up.

@@ -169,7 +169,8 @@ fn run_with_room(steps: &[Step]) {
     assert_eq!(seen(&*writer.reader()), expected(&map));
 }
 
-/// With room for 6 a refusal changes nothing, what is noted becomes visible as soon as it fits, and readers lose nothing.
+/// With room for 6 a refusal changes nothing, what is noted becomes visible as soon as it fits, and readers lose
+/// nothing.
 fn run_without_room(steps: &[Step]) {
     let mut writer = DoubleBuffered::new(small::<6>).expect("memory");
     let mut map = Map::new();

@@ -128,7 +128,8 @@ fn memory_is_not_reused_under_a_reader() {
     });
 }
 
-/// Batch lookups load the entries of many addresses with no order among them, and order what those lead to by one fence.
+/// Batch lookups load the entries of many addresses with no order among them, and order what those lead to by one
+/// fence.
 #[test]
 fn what_entries_lead_to_is_seen_whole_behind_one_fence() {
     loom::model(|| {

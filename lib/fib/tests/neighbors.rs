@@ -25,8 +25,8 @@ fn random() -> Random {
     Random::new(seed)
 }
 
-/// One of `range` addresses of each family on each of three links. An IPv4 address and an IPv6 address of the same number are
-/// different neighbors.
+/// One of `range` addresses of each family on each of three links. An IPv4 address and an IPv6 address of the same
+/// number are different neighbors.
 fn key(random: &mut Random, range: u64) -> Key {
     let number = random.bits() % range;
     let address = match random.bits() % 3 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What an interface of Linux carries that is lost once a port takes its packets: addresses of the machine, its default route, and
-//! connections, first of all the operator's own.
+//! What an interface of Linux carries that is lost once a port takes its packets: addresses of the machine, its default
+//! route, and connections, first of all the operator's own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,8 +21,8 @@ use super::links::{kind, with_netlink};
 /// Connections whose ways are looked up; a server may have a million.
 const MOST_PEERS: usize = 256;
 
-/// What each of these interfaces carries, in words such as `the address 10.5.0.1/24 of this machine`; nothing, where there is none of
-/// that name. `session` is where the operator's own session comes from, if it is known.
+/// What each of these interfaces carries, in words such as `the address 10.5.0.1/24 of this machine`; nothing, where
+/// there is none of that name. `session` is where the operator's own session comes from, if it is known.
 ///
 /// # Errors
 /// The kernel does not answer.
@@ -46,8 +46,8 @@ pub fn carried(interfaces: &[&str], session: Option<IpAddr>) -> Result<Vec<Vec<S
     with_netlink(ask).map_err(|failure| HelperError(failed(failure).to_string()))
 }
 
-/// Which of the interfaces that are asked about a link belongs to, by its number: it is the interface, or is on top of it, or what it
-/// belongs to: VLANs, macvlans, a bridge, a bond.
+/// Which of the interfaces that are asked about a link belongs to, by its number: it is the interface, or is on top of
+/// it, or what it belongs to: VLANs, macvlans, a bridge, a bond.
 struct Stacks(BTreeMap<u32, BTreeSet<usize>>);
 
 impl Stacks {

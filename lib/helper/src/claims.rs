@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Claims on what one router has alone: its API's socket, the interfaces under its ports. Two routers on one interface would both take every
-//! packet, and the first one's helper would restore the interface under the second.
+//! Claims on what one router has alone: its API's socket, the interfaces under its ports. Two routers on one interface
+//! would both take every packet, and the first one's helper would restore the interface under the second.
 //!
 //! ```text
 //!  claim      an abstract unix socket, whose name the kernel gives once in a network namespace, and takes back with the last descriptor
@@ -8,9 +8,9 @@
 //!  who it is  a connection names the process that listens; one that has ended leaves its helpers as holders
 //! ```
 //!
-//! Any user may take an abstract name, so a holder counts only if it may be a router: its socket is root's or this user's, or the process
-//! has or has a child with `CAP_NET_ADMIN` here, by a file's capabilities. Where a connection does not say whose the socket is, the kernel's
-//! diagnosis does (`claims/owner.rs`).
+//! Any user may take an abstract name, so a holder counts only if it may be a router: its socket is root's or this
+//! user's, or the process has or has a child with `CAP_NET_ADMIN` here, by a file's capabilities. Where a connection
+//! does not say whose the socket is, the kernel's diagnosis does (`claims/owner.rs`).
 
 mod owner;
 
@@ -47,7 +47,8 @@ impl Display for Claim {
 }
 
 impl Claim {
-    /// The names that stand for it: an interface may be renamed, or made again under its name; a folder may have several paths.
+    /// The names that stand for it: an interface may be renamed, or made again under its name; a folder may have
+    /// several paths.
     fn names(&self) -> Vec<String> {
         match self {
             Claim::Socket(path) => {
@@ -193,8 +194,8 @@ fn ask(name: &str) -> Result<(u32, u32), Errno> {
     peer(&socket)
 }
 
-/// Who it is that [answered](ask), or did not. A socket that does not listen, or takes no more connections, may be any user's: `owners` says
-/// whose it is.
+/// Who it is that [answered](ask), or did not. A socket that does not listen, or takes no more connections, may be any
+/// user's: `owners` says whose it is.
 fn judge(
     asked: Result<(u32, u32), Errno>,
     owners: impl FnOnce() -> io::Result<BTreeSet<u32>>,
@@ -223,8 +224,8 @@ fn judge(
     }
 }
 
-/// Number and user of the process that made the other end of a socket, or listens there; the number is 0 if it is in another process
-/// namespace.
+/// Number and user of the process that made the other end of a socket, or listens there; the number is 0 if it is in
+/// another process namespace.
 pub(crate) fn peer(socket: &OwnedFd) -> Result<(u32, u32), Errno> {
     // rustix has no number 0 for a process.
     let peer = nix::sys::socket::getsockopt(socket, nix::sys::socket::sockopt::PeerCredentials);
@@ -271,8 +272,8 @@ fn is_privileged(pid: u32, user: u32) -> bool {
     std::iter::once(pid).chain(children.split_whitespace().filter_map(|child| child.parse().ok())).any(has)
 }
 
-/// Whether a process has `CAP_NET_ADMIN` and is this user's in every respect, by its `/proc/PID/status`. Any user may start `su`, which is
-/// root while it asks for a password: only an administrator gives a file capabilities.
+/// Whether a process has `CAP_NET_ADMIN` and is this user's in every respect, by its `/proc/PID/status`. Any user may
+/// start `su`, which is root while it asks for a password: only an administrator gives a file capabilities.
 fn has_net_admin(status: &str, user: u32) -> bool {
     const NET_ADMIN: u64 = 1 << 12;
     let value = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).unwrap_or_default();
@@ -291,7 +292,8 @@ mod tests {
         Claim::Socket(std::env::temp_dir().join(format!("{name}-{}.sock", std::process::id())))
     }
 
-    /// What nobody has any more. A program that another test has just started has a copy of each socket until it is the program.
+    /// What nobody has any more. A program that another test has just started has a copy of each socket until it is the
+    /// program.
     fn take_what_is_free(claims: &[Claim]) -> Claims {
         let start = Instant::now();
         loop {

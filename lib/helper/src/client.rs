@@ -31,7 +31,8 @@ const MOST_NEIGHBORS: usize = 500;
 #[error("{0}")]
 pub struct HelperError(pub(crate) String);
 
-/// Why the helper did not do something with one of many: its place among them. What it did with those before is undone at its end.
+/// Why the helper did not do something with one of many: its place among them. What it did with those before is undone
+/// at its end.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
@@ -86,7 +87,8 @@ impl Helper {
         Ok(Self { sockets: Mutex::new(Sockets::new(own, process)) })
     }
 
-    /// How the helper is, and puts the standby in its place if it has died. Never waits: `None` while a request is under way.
+    /// How the helper is, and puts the standby in its place if it has died. Never waits: `None` while a request is
+    /// under way.
     pub fn look(&self) -> Option<HelperHealth> {
         let mut sockets = self.sockets.try_lock().ok()?;
         if sockets.helper.as_ref().is_some_and(Line::is_closed) {
@@ -105,7 +107,8 @@ impl Helper {
         Some(sockets.health())
     }
 
-    /// Has a standby started, if there is none: it takes over when the helper dies, and knows how to restore everything.
+    /// Has a standby started, if there is none: it takes over when the helper dies, and knows how to restore
+    /// everything.
     ///
     /// # Errors
     /// The helper is gone, or it cannot be started.
@@ -116,7 +119,8 @@ impl Helper {
         }
         match sockets.ask(&Request::Standby)? {
             (Answer::Socket, Some(fd)) => {
-                // Under the same lock as the request: a helper that died in between would have nobody to take its place.
+                // Under the same lock as the request: a helper that died in between would have nobody to take its
+                // place.
                 sockets.standby = Some(Line::new(fd));
                 Ok(())
             }
@@ -224,7 +228,8 @@ impl Helper {
         result
     }
 
-    /// Makes a VLAN interface on a twin, so that Linux sees the port's VLAN as the router does. It vanishes with the twin.
+    /// Makes a VLAN interface on a twin, so that Linux sees the port's VLAN as the router does. It vanishes with the
+    /// twin.
     ///
     /// # Errors
     /// The kernel has no VLAN interfaces, or refuses this one.
@@ -240,7 +245,8 @@ impl Helper {
         self.done(&Request::RemoveAtEnd(paths))
     }
 
-    /// Names the router's configuration: this file, and those that it names whenever it is asked, are opened for the router.
+    /// Names the router's configuration: this file, and those that it names whenever it is asked, are opened for the
+    /// router.
     ///
     /// # Errors
     /// The helper is gone, or it was [told](Self::started) that the router has started.
@@ -251,7 +257,8 @@ impl Helper {
     /// Opens a file of the router's configuration, to be read.
     ///
     /// # Errors
-    /// It is none of the configuration's, it is no regular file, the system refuses it or does not answer, or the helper is gone.
+    /// It is none of the configuration's, it is no regular file, the system refuses it or does not answer, or the
+    /// helper is gone.
     pub fn open_file(&self, path: &Path) -> Result<File, HelperError> {
         match self.ask(&Request::OpenFile(path.to_owned()))? {
             (Answer::File, Some(fd)) => Ok(fd.into()),
@@ -259,7 +266,8 @@ impl Helper {
         }
     }
 
-    /// The router has started: the helper makes no twin, prepares no interface and removes no file that it has not heard of.
+    /// The router has started: the helper makes no twin, prepares no interface and removes no file that it has not
+    /// heard of.
     ///
     /// # Errors
     /// The helper is gone.
@@ -267,7 +275,8 @@ impl Helper {
         self.done(&Request::Started)
     }
 
-    /// Asks for many, as many at a time as fit into a request. What one helper has not answered is asked for at the next one.
+    /// Asks for many, as many at a time as fit into a request. What one helper has not answered is asked for at the
+    /// next one.
     fn each<T: Clone + Serialize, R>(
         &self,
         all: &[T],
@@ -377,8 +386,8 @@ mod tests {
         }
     }
 
-    /// The slow path saw that the helper was dead before the helper thread had kept the standby's socket: there was a standby, and
-    /// nobody to ask.
+    /// The slow path saw that the helper was dead before the helper thread had kept the standby's socket: there was a
+    /// standby, and nobody to ask.
     #[test]
     fn a_standby_takes_the_place_of_a_helper_that_dies_as_soon_as_it_has_answered() {
         for _ in 0..200 {

@@ -8,10 +8,11 @@
 //! | assistants, API, netlink, FPM, helper's client | none | as the slow path | as the slow path |
 //! | script loader | what the router's user may read: scripts may be anywhere | as the slow path | as the slow path |
 //!
-//! The lists are in `confine/calls.rs` and `confine/requests.rs`; what they leave, call by call, is docs/confinement.md.
+//! The lists are in `confine/calls.rs` and `confine/requests.rs`; what they leave, call by call, is
+//! docs/confinement.md.
 //!
-//! What is refused fails with EPERM (seccomp) or EACCES (Landlock) where it is tried, so a C module of a script gets an error and
-//! the router goes on. A kernel without one of the two has one barrier less, and the router says so.
+//! What is refused fails with EPERM (seccomp) or EACCES (Landlock) where it is tried, so a C module of a script gets an
+//! error and the router goes on. A kernel without one of the two has one barrier less, and the router says so.
 
 mod calls;
 mod requests;
@@ -67,8 +68,8 @@ pub fn files(read: &[PathBuf]) -> io::Result<()> {
     }
 }
 
-/// Keeps all threads of the process, those of libraries included, from what no thread of a running router does: other programs and
-/// processes, namespaces, the kernel's state.
+/// Keeps all threads of the process, those of libraries included, from what no thread of a running router does: other
+/// programs and processes, namespaces, the kernel's state.
 ///
 /// # Errors
 /// The kernel has no seccomp filters.
@@ -120,8 +121,9 @@ pub fn process_filters(devices: Devices) -> io::Result<[BpfProgram; 2]> {
     Ok([absent(), filter(calls, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?])
 }
 
-/// What is as if the kernel did not have it: clone3, whose flags are out of a filter's sight, so that the C library takes clone; calls
-/// that the lists do not know; and the second table of calls that x86-64 has (x32), by which each call has another number.
+/// What is as if the kernel did not have it: clone3, whose flags are out of a filter's sight, so that the C library
+/// takes clone; calls that the lists do not know; and the second table of calls that x86-64 has (x32), by which each
+/// call has another number.
 fn absent() -> BpfProgram {
     let statement = |code: u32, jt, jf, k: u32| sock_filter { code: code as u16, jt, jf, k };
     let (jump, give) = (libc::BPF_JMP | libc::BPF_K, libc::BPF_RET | libc::BPF_K);

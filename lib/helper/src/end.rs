@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// How often the lock of a folder is tried for, and the pause in between. DPDK keeps it until the router's last table is dropped or its process
-/// is gone, and that is soon behind the router's word to the helper.
+/// How often the lock of a folder is tried for, and the pause in between. DPDK keeps it until the router's last table
+/// is dropped or its process is gone, and that is soon behind the router's word to the helper.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,7 +32,8 @@ pub(super) fn remove(path: &Path, identity: Option<(u64, u64)>) {
     };
 }
 
-/// Removes a folder by `remove`, locked until it is gone: whoever gets the lock afterwards sees that. While it is another one's, it `pause`s.
+/// Removes a folder by `remove`, locked until it is gone: whoever gets the lock afterwards sees that. While it is
+/// another one's, it `pause`s.
 fn remove_folder(
     path: &Path,
     identity: (u64, u64),
@@ -57,7 +58,8 @@ fn remove_folder(
 mod tests {
     use super::*;
 
-    /// The lock was given back before the folder was removed, and a router that had got it in between started in a folder that was gone.
+    /// The lock was given back before the folder was removed, and a router that had got it in between started in a
+    /// folder that was gone.
     #[test]
     fn a_folder_is_locked_until_it_is_removed() {
         let parent = tempfile::tempdir().unwrap();
@@ -80,7 +82,8 @@ mod tests {
         assert!(path.exists());
     }
 
-    /// A router with filters had its tables, and DPDK with them, until its process was gone, and the helper gave DPDK's folder up.
+    /// A router with filters had its tables, and DPDK with them, until its process was gone, and the helper gave DPDK's
+    /// folder up.
     #[test]
     fn a_folder_that_its_router_still_holds_is_removed_soon() {
         let parent = tempfile::tempdir().unwrap();

@@ -54,8 +54,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Bytes of a refusal from its start, and from its end where it is longer: what was found may be a path or a name of any
-/// length.
+/// Bytes of a refusal from its start, and from its end where it is longer: what was found may be a path or a name of
+/// any length.
 const START: usize = 600;
 const END: usize = 300;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Files that the helper opens for a router which may not: that of its configuration, and those that this one names. A thread of its own opens
-//! them, as a file system may not answer.
+//! Files that the helper opens for a router which may not: that of its configuration, and those that this one names. A
+//! thread of its own opens them, as a file system may not answer.
 //!
-//! Root has named the configuration when it started the router, and whoever may write it decides what else is in it. So a router
-//! that somebody has taken over gets no file by this that it could choose.
+//! Root has named the configuration when it started the router, and whoever may write it decides what else is in it. So
+//! a router that somebody has taken over gets no file by this that it could choose.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Keeps Linux's own stack from what a port receives.
 //!
-//! The router reads frames by sockets, which see them before Linux does. Linux then takes those for the interface's own MAC address, and
-//! broadcasts, for its own: an address on a twin is an address of the machine, whatever interface a packet comes in by. So a station on
-//! the link reached Linux past filters, policer and checks of sources. A classifier at the interface's ingress drops what is left there,
-//! behind the sockets and before Linux: by traffic control, as that needs neither a program nor a library.
+//! The router reads frames by sockets, which see them before Linux does. Linux then takes those for the interface's own
+//! MAC address, and broadcasts, for its own: an address on a twin is an address of the machine, whatever interface a
+//! packet comes in by. So a station on the link reached Linux past filters, policer and checks of sources. A classifier
+//! at the interface's ingress drops what is left there, behind the sockets and before Linux: by traffic control, as
+//! that needs neither a program nor a library.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,8 @@ const DROP: u32 = 2;
 const TCA_BPF_OPS_LEN: u16 = 4;
 const TCA_BPF_OPS: u16 = 5;
 
-/// The interfaces that have an ingress to classify at, of somebody's. Linux lists those of all, so they are asked for once for many.
+/// The interfaces that have an ingress to classify at, of somebody's. Linux lists those of all, so they are asked for
+/// once for many.
 pub(super) async fn all(netlink: &Handle) -> Result<BTreeSet<u32>, rtnetlink::Error> {
     let mut all = netlink.qdisc().get().execute();
     let mut found = BTreeSet::new();

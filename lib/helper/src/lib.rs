@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The privileged helper: a second process that keeps the capabilities the router gives up.
 //!
-//! The router starts it (`perigee helper`) with one end of a socket pair as its standard input, requests twins and changes to
-//! Linux interfaces, and receives descriptors over the same socket. Nothing else can reach it. When the router ends, in
-//! whatever way, the socket closes; the helper then restores what it changed, and ends too.
+//! The router starts it (`perigee helper`) with one end of a socket pair as its standard input, requests twins and
+//! changes to Linux interfaces, and receives descriptors over the same socket. Nothing else can reach it. When the
+//! router ends, in whatever way, the socket closes; the helper then restores what it changed, and ends too.
 //!
 //! | file | contents |
 //! | --- | --- |

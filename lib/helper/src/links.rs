@@ -15,8 +15,9 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec};
 use super::failure::Failure;
 use super::message::LinkChange;
 
-/// Sets an interface up or down, its carrier, its MTU, its MAC address, its addresses, if it is one of the changeable ones. One that is
-/// gone, by its number, needs nothing. Returns the number of one that was to be deleted, and is not there any more.
+/// Sets an interface up or down, its carrier, its MTU, its MAC address, its addresses, if it is one of the changeable
+/// ones. One that is gone, by its number, needs nothing. Returns the number of one that was to be deleted, and is not
+/// there any more.
 pub(super) fn change(change: &LinkChange, changeable: Option<&BTreeSet<u32>>) -> Result<Option<u32>, Failure> {
     let apply = async |netlink: Handle| {
         let index = match change.index {

@@ -22,11 +22,12 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Failure, Refusal};
 use perigee_net::{InterfaceAddress, MacAddr, Namespace};
 
-/// How long a process at the other end may be silent while it is waited for. A request takes milliseconds; the machine may be busy.
+/// How long a process at the other end may be silent while it is waited for. A request takes milliseconds; the machine
+/// may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many twins or interfaces are in one request at most: each is answered within [`PATIENCE`] of the one before it, and a start that is
-/// interrupted waits for them all.
+/// How many twins or interfaces are in one request at most: each is answered within [`PATIENCE`] of the one before it,
+/// and a start that is interrupted waits for them all.
 pub const AT_ONCE: usize = 32;
 
 /// The longest message in bytes; a twin with a thousand addresses fits.
@@ -84,7 +85,8 @@ pub struct LinkChange {
 pub struct LinkPreparation {
     /// The interface, in the router's own namespace.
     pub name: String,
-    /// The interface's new MAC address if it has the port's: otherwise the kernel would take the port's packets for its own.
+    /// The interface's new MAC address if it has the port's: otherwise the kernel would take the port's packets for
+    /// its own.
     pub other_mac: Option<MacAddr>,
     /// Bytes of an IP packet, if it is to be changed.
     pub mtu: Option<u16>,
@@ -150,12 +152,14 @@ pub struct TwinStatus {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// Twins to make. Each of these is answered with [`Answer::Twin`] as soon as it is made, until one is [refused](Answer::Refused).
+    /// Twins to make. Each of these is answered with [`Answer::Twin`] as soon as it is made, until one is
+    /// [refused](Answer::Refused).
     MakeTwins(Vec<TwinWanted>),
     ChangeLink(LinkChange),
     /// The MAC addresses of interfaces. Each is answered with [`Answer::Mac`], until one is [refused](Answer::Refused).
     LinkMacs(Vec<String>),
-    /// Interfaces to prepare. Each is answered with [`Answer::Done`] as soon as it is, until one is [refused](Answer::Refused).
+    /// Interfaces to prepare. Each is answered with [`Answer::Done`] as soon as it is, until one is
+    /// [refused](Answer::Refused).
     PrepareLinks(Vec<LinkPreparation>),
     /// Answered with [`Answer::Socket`].
     OpenSocket {
@@ -174,11 +178,13 @@ pub(super) enum Request {
     },
     /// Files and empty folders to remove when the router has ended, in this order: it is another user then.
     RemoveAtEnd(Vec<PathBuf>),
-    /// The router's configuration: the file, and what it names at the time, may be [opened](Request::OpenFile) for the router.
+    /// The router's configuration: the file, and what it names at the time, may be [opened](Request::OpenFile) for the
+    /// router.
     Configuration(PathBuf),
     /// A file of the configuration, to be read. Answered with [`Answer::File`].
     OpenFile(PathBuf),
-    /// The router has started: from now on no twin is made, no interface changed and no file removed that was not named before.
+    /// The router has started: from now on no twin is made, no interface changed and no file removed that was not named
+    /// before.
     Started,
     /// Start another helper, which takes over when this one dies. Answered with the socket to ask it by.
     Standby,
@@ -187,8 +193,8 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Whether each interface has a name that Linux gives: it becomes a part of paths below `/proc/sys`, and of messages. And whether there
-    /// are not more in one request than a router asks for.
+    /// Whether each interface has a name that Linux gives: it becomes a part of paths below `/proc/sys`, and of
+    /// messages. And whether there are not more in one request than a router asks for.
     ///
     /// # Errors
     /// The first one that has none, by its place; too many, or none at all.
@@ -249,11 +255,13 @@ pub(super) enum Answer {
     Done,
     /// A sentence: what could not be done, why, and what to do.
     Failed(String),
-    /// The same about one of many, by its place among them. Those behind it have not been tried, and no further answer comes.
+    /// The same about one of many, by its place among them. Those behind it have not been tried, and no further answer
+    /// comes.
     Refused(usize, String),
 }
 
-/// The beginning of `all` that fits into one message, with much room for the rest of it: not more than [`AT_ONCE`], and at least one.
+/// The beginning of `all` that fits into one message, with much room for the rest of it: not more than [`AT_ONCE`], and
+/// at least one.
 pub(super) fn together<T: Serialize>(all: &[T]) -> &[T] {
     let mut left = LONGEST / 2;
     let fits = |item: &&T| {

@@ -14,8 +14,8 @@ use super::links::{add_address, find, set, set_all, with_netlink};
 use super::message::{NeighborChange, PROTOCOL, TwinWanted};
 use super::twins::TWIN_SETTINGS;
 
-/// Sets and removes entries of Linux's neighbor table, on changeable links and VLANs on them. Continues after a refusal; the first one
-/// is the error.
+/// Sets and removes entries of Linux's neighbor table, on changeable links and VLANs on them. Continues after a
+/// refusal; the first one is the error.
 pub(super) fn change(neighbors: &[NeighborChange], changeable: Option<&BTreeSet<u32>>) -> Result<(), Failure> {
     let apply = async |netlink: Handle| {
         let mut result = Ok(());
@@ -45,7 +45,8 @@ pub(super) fn change(neighbors: &[NeighborChange], changeable: Option<&BTreeSet<
     with_netlink(apply)
 }
 
-/// Whether a link, a VLAN of an operator's say, is on top of one of `links`, in the same namespace; one that is gone does no harm.
+/// Whether a link, a VLAN of an operator's say, is on top of one of `links`, in the same namespace; one that is gone
+/// does no harm.
 async fn is_on(netlink: &Handle, link: u32, links: &BTreeSet<u32>) -> bool {
     let found = netlink.link().get().match_index(link).execute().try_next().await;
     let found = match found {

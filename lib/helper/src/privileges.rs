@@ -10,8 +10,8 @@ use std::{fs, io};
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-/// Drops every capability of the calling thread for good: not even a setuid program brings one back. Where the process is
-/// [to become another user](plan), the thread keeps what that takes until it has happened.
+/// Drops every capability of the calling thread for good: not even a setuid program brings one back. Where the process
+/// is [to become another user](plan), the thread keeps what that takes until it has happened.
 ///
 /// # Errors
 /// The kernel's refusal; then some may be left.
@@ -100,8 +100,9 @@ const UNUSED: std::ops::RangeInclusive<u32> = 61_184..=65_519;
 /// Who the process is to become: user and group.
 static PLAN: OnceLock<Option<(u32, u32)>> = OnceLock::new();
 
-/// Decides who the process becomes by [`become_user`]: `user`, by name or number, or the user `perigee` if there is one, or else one
-/// that nobody has. To be called before the first thread is started: all threads change at once, so all must be able to.
+/// Decides who the process becomes by [`become_user`]: `user`, by name or number, or the user `perigee` if there is
+/// one, or else one that nobody has. To be called before the first thread is started: all threads change at once, so
+/// all must be able to.
 ///
 /// # Errors
 /// There is no such user, or root of this namespace cannot become it.
@@ -135,8 +136,8 @@ fn is_known((uid, gid): (u32, u32)) -> bool {
     groups && covers("/proc/self/uid_map", uid) && covers("/proc/self/gid_map", gid)
 }
 
-/// Makes all threads of the process the [planned](plan) user's, with no group but its own; capabilities go with that. Others than root
-/// stay who they are, and so does root of a namespace that knows no other user.
+/// Makes all threads of the process the [planned](plan) user's, with no group but its own; capabilities go with that.
+/// Others than root stay who they are, and so does root of a namespace that knows no other user.
 ///
 /// # Errors
 /// The kernel refuses.

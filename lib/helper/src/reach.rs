@@ -25,8 +25,8 @@ impl Reach {
         }
     }
 
-    /// What a helper keeps: `CAP_NET_ADMIN`, for interfaces and neighbors, `CAP_DAC_READ_SEARCH`, for the files of a configuration
-    /// that root started a router with, and what it takes to enter namespaces.
+    /// What a helper keeps: `CAP_NET_ADMIN`, for interfaces and neighbors, `CAP_DAC_READ_SEARCH`, for the files of a
+    /// configuration that root started a router with, and what it takes to enter namespaces.
     pub(crate) fn capabilities(self) -> &'static [Capability] {
         const ALL: &[Capability] = &[
             Capability::CAP_NET_ADMIN,

@@ -66,7 +66,8 @@ struct Standby {
 }
 
 impl Standby {
-    /// Ends it at once. It would take the end of its sockets for that of the router and of its helper, and restore everything.
+    /// Ends it at once. It would take the end of its sockets for that of the router and of its helper, and restore
+    /// everything.
     fn dismiss(mut self) {
         let _ = self.process.kill(); // it may have ended
         let _ = self.process.wait();
@@ -177,8 +178,8 @@ impl<S: System> Server<S> {
         Ok(())
     }
 
-    /// Whoever asks a standby has nobody else to ask: the predecessor is dead, or does not answer, and must not wake up again. What it has
-    /// still sent is taken over.
+    /// Whoever asks a standby has nobody else to ask: the predecessor is dead, or does not answer, and must not wake up
+    /// again. What it has still sent is taken over.
     fn take_over(&mut self) -> io::Result<()> {
         if self.predecessor.is_some() {
             self.end_predecessor();
@@ -256,8 +257,8 @@ impl<S: System> Server<S> {
         }
     }
 
-    /// Refuses what happens in a namespace that the router has had nothing to do with before it was started: whoever has taken it over
-    /// must not have any file opened that it names.
+    /// Refuses what happens in a namespace that the router has had nothing to do with before it was started: whoever
+    /// has taken it over must not have any file opened that it names.
     fn enters(&mut self, namespace: Option<&Namespace>) -> Result<(), Failure> {
         match namespace {
             Some(namespace) if !self.state.may_enter(namespace) => {
@@ -409,8 +410,8 @@ impl Server<Linux> {
         }
     }
 
-    /// A router that was killed closes this socket before others, and what it had claimed is free only when it has none left. One that ends
-    /// in order waits for the helper instead.
+    /// A router that was killed closes this socket before others, and what it had claimed is free only when it has none
+    /// left. One that ends in order waits for the helper instead.
     fn wait_for_the_routers_end(&mut self, router: &OwnedFd) {
         let begin = Instant::now();
         while let Some(process) = self.router.as_ref().filter(|_| is_closed(router) && begin.elapsed() < LONGEST_END) {
@@ -429,7 +430,8 @@ const TOGETHER: usize = 128;
 const LONGEST_END: Duration = Duration::from_secs(120);
 
 impl Server<Linux> {
-    /// Removes the twins. Those of a router that was killed have vanished with it; one that ends in order keeps them until this is done.
+    /// Removes the twins. Those of a router that was killed have vanished with it; one that ends in order keeps them
+    /// until this is done.
     fn remove_twins(&mut self, router: &OwnedFd) {
         for (namespace, links) in self.state.links() {
             for links in links.chunks(TOGETHER).map(<[_]>::to_vec) {

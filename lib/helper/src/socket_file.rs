@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The file of a unix socket that a router listens at: others can never connect to it, the one of a router that was killed is replaced,
-//! and at the end only the one that was made is removed.
+//! The file of a unix socket that a router listens at: others can never connect to it, the one of a router that was
+//! killed is replaced, and at the end only the one that was made is removed.
 
 use std::fmt;
 use std::fs::{self, File, Permissions};
@@ -15,7 +15,8 @@ use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 
-/// How often, and at which intervals, the lock of the socket's folder is tried for: others have it for less than a millisecond.
+/// How often, and at which intervals, the lock of the socket's folder is tried for: others have it for less than a
+/// millisecond.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -36,7 +37,8 @@ pub enum NoSocket {
     System(#[from] io::Error),
 }
 
-/// The file of a listening socket. When dropped, it is removed, if this process may: where only root can, the helper does it.
+/// The file of a listening socket. When dropped, it is removed, if this process may: where only root can, the helper
+/// does it.
 pub struct SocketFile {
     path: PathBuf,
     /// The file itself, opened for nothing: while it is open, no other one has its inode.
@@ -44,7 +46,8 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// A socket that listens at `path`, without blocking, and its file. Its user alone can connect, and members of `group`, if there is one.
+    /// A socket that listens at `path`, without blocking, and its file. Its user alone can connect, and members of
+    /// `group`, if there is one.
     ///
     /// # Errors
     /// Another one listens there, or there is a file that is no socket, or the system refuses it. Nothing is left then.
@@ -98,8 +101,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Keeps other routers from making way in this folder until the socket listens: of two that start at once, the second one would take
-/// the first one's new socket for that of a killed router. A folder that cannot be locked has one user.
+/// Keeps other routers from making way in this folder until the socket listens: of two that start at once, the second
+/// one would take the first one's new socket for that of a killed router. A folder that cannot be locked has one user.
 fn lock_folder(path: &Path) -> Option<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder).ok()?;
@@ -141,7 +144,8 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::sync::Barrier;
 
-    /// Nobody listens at it any more, even if another test has just started a program, which has a copy of it until it is the program.
+    /// Nobody listens at it any more, even if another test has just started a program, which has a copy of it until it
+    /// is the program.
     fn end(socket: impl AsFd) {
         shutdown(socket, Shutdown::Both).unwrap();
     }
@@ -160,8 +164,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Of two routers that started at once in place of a killed one, the second took the first one's socket for that of the killed one:
-    /// both listened.
+    /// Of two routers that started at once in place of a killed one, the second took the first one's socket for that of
+    /// the killed one: both listened.
     #[test]
     fn of_routers_that_start_at_once_one_listens() {
         let folder = tempfile::tempdir().unwrap();

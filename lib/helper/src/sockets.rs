@@ -36,9 +36,9 @@ pub struct NetlinkSockets {
     pub dumps: OwnedFd,
 }
 
-/// A socket that receives every notification, with room for `buffer` bytes of unread ones (including the kernel's own bookkeeping:
-/// about 700 bytes for a route). Without CAP_NET_ADMIN in the initial user namespace, the kernel limits it to
-/// `net.core.rmem_max`.
+/// A socket that receives every notification, with room for `buffer` bytes of unread ones (including the kernel's own
+/// bookkeeping: about 700 bytes for a route). Without CAP_NET_ADMIN in the initial user namespace, the kernel limits it
+/// to `net.core.rmem_max`.
 ///
 /// # Errors
 /// The system refuses it.

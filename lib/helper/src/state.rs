@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What a helper knows of the router. It changes by messages that its standby gets, too, so that either can restore everything.
+//! What a helper knows of the router. It changes by messages that its standby gets, too, so that either can restore
+//! everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -113,7 +114,8 @@ impl State {
         all
     }
 
-    /// Whether the router may have something done in this namespace: once it has started, only where it had something done before.
+    /// Whether the router may have something done in this namespace: once it has started, only where it had something
+    /// done before.
     pub fn may_enter(&self, namespace: &Namespace) -> bool {
         !self.started || self.namespaces.contains(namespace)
     }
@@ -129,7 +131,8 @@ impl State {
         twin.is_some_and(|twin| self.links.contains_key(&(namespace.cloned(), twin.to_owned())))
     }
 
-    /// The numbers of twins and VLANs in a namespace, which are all that the router may change; `None`: it has not started yet.
+    /// The numbers of twins and VLANs in a namespace, which are all that the router may change; `None`: it has not
+    /// started yet.
     pub fn changeable(&self, namespace: Option<&Namespace>) -> Option<BTreeSet<u32>> {
         let of_namespace = self.links.iter().filter(|((place, _), _)| place.as_ref() == namespace);
         self.started.then(|| of_namespace.map(|(_, link)| *link).collect())

@@ -165,8 +165,8 @@ pub(super) fn inside<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(mistake()))
 }
 
-/// Runs `work` inside `namespace`, on a thread that ends with it. What it makes is `done` by this thread as soon as it is there. It ends when
-/// that says no; what it has made by then is `done`, too.
+/// Runs `work` inside `namespace`, on a thread that ends with it. What it makes is `done` by this thread as soon as it
+/// is there. It ends when that says no; what it has made by then is `done`, too.
 fn inside_each<T: Send>(
     namespace: Option<&Namespace>,
     work: impl FnOnce(Each<T>) -> Result<(), Refusal> + Send,
@@ -213,8 +213,8 @@ fn enter(namespace: &Namespace) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// The router died among many interfaces: those that were prepared by the time the helper saw it were taken for untouched, and stayed as
-    /// they were.
+    /// The router died among many interfaces: those that were prepared by the time the helper saw it were taken for
+    /// untouched, and stayed as they were.
     #[test]
     fn what_is_made_after_the_last_that_was_wanted_is_heard_of() {
         let mut heard = Vec::new();

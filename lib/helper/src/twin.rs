@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A twin: the TAP interface through which Linux sees a port.
 //!
-//! Frames that are written to it arrive in Linux as if from the wire; frames that Linux sends over it are read here. The
-//! helper makes it; the interface vanishes with the last copy of its descriptor.
+//! Frames that are written to it arrive in Linux as if from the wire; frames that Linux sends over it are read here.
+//! The helper makes it; the interface vanishes with the last copy of its descriptor.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,7 +25,8 @@ impl Twin {
         Ok(Self { file: File::from(fd) })
     }
 
-    /// Reads one Ethernet frame that Linux sent, cut off at the end of `buffer`; returns its length, or `None` if none is waiting.
+    /// Reads one Ethernet frame that Linux sent, cut off at the end of `buffer`; returns its length, or `None` if none
+    /// is waiting.
     ///
     /// # Errors
     /// The interface was deleted (`EBADFD`) or set down (`EIO`).
@@ -59,7 +60,8 @@ impl Twin {
 /// Most threads that wait for the kernel.
 const THREADS: usize = 256;
 
-/// Drops twins, several at a time: with each interface that vanishes the kernel waits for all cores, 23 ms and longer on a busy machine.
+/// Drops twins, several at a time: with each interface that vanishes the kernel waits for all cores, 23 ms and longer
+/// on a busy machine.
 pub fn close_together(twins: Vec<Twin>) {
     let each = twins.len().div_ceil(THREADS).max(1);
     let mut twins = twins.into_iter();

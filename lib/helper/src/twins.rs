@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Twins in Linux, inside the namespace of the calling thread: how they are made, and removed. Many share a netlink socket.
+//! Twins in Linux, inside the namespace of the calling thread: how they are made, and removed. Many share a netlink
+//! socket.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,8 +36,8 @@ const MANY: usize = 8;
 /// The alias by which a twin is known to be one, when its router has ended and it is still there.
 const ALIAS: &str = "perigee twin";
 
-/// Makes TAPs as requested, one after the other, in the namespace of this thread; `done` says whether to go on. If anything of one fails it
-/// vanishes, as its descriptor is closed.
+/// Makes TAPs as requested, one after the other, in the namespace of this thread; `done` says whether to go on. If
+/// anything of one fails it vanishes, as its descriptor is closed.
 pub(super) fn make(wanted: &[TwinWanted], done: &mut dyn FnMut((OwnedFd, TwinStatus)) -> bool) -> Result<(), Refusal> {
     let make = async |netlink: Handle| {
         for (at, wanted) in wanted.iter().enumerate() {
@@ -87,14 +88,15 @@ async fn make_way(netlink: &Handle, name: &str) -> Result<(), Failure> {
     remove_all(netlink, &[(name.to_owned(), link.header.index)]).await
 }
 
-/// Removes interfaces by their names and numbers: twins, and VLANs on them. They vanish with the router, unless it had them stay.
+/// Removes interfaces by their names and numbers: twins, and VLANs on them. They vanish with the router, unless it had
+/// them stay.
 pub(super) fn remove(links: &[(String, u32)]) -> Result<(), Failure> {
     let remove = async |netlink: Handle| remove_all(&netlink, links).await;
     with_netlink(remove).map_err(|failure: Failure| failure.of("cannot remove the router's twins"))
 }
 
-/// One that is gone needs nothing. The kernel may have given its number to another one, which is left alone: a twin has its alias, a VLAN its
-/// name.
+/// One that is gone needs nothing. The kernel may have given its number to another one, which is left alone: a twin has
+/// its alias, a VLAN its name.
 async fn remove_all(netlink: &Handle, links: &[(String, u32)]) -> Result<(), Failure> {
     if links.len() >= MANY
         && let Err(error) = remove_as_group(netlink, links).await
@@ -118,7 +120,8 @@ async fn remove_all(netlink: &Handle, links: &[(String, u32)]) -> Result<(), Fai
     result
 }
 
-/// Removes twins by one message, about a group that nothing else is in: the kernel waits for all cores once instead of once with each.
+/// Removes twins by one message, about a group that nothing else is in: the kernel waits for all cores once instead of
+/// once with each.
 async fn remove_as_group(netlink: &Handle, links: &[(String, u32)]) -> Result<(), Failure> {
     let own: BTreeSet<u32> = links.iter().map(|(_, index)| *index).collect();
     let all: Vec<LinkMessage> = netlink.link().get().execute().try_collect().await?;

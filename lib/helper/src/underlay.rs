@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The interfaces under ports, inside the namespace of the calling thread: how they are prepared, and restored. Many share a netlink socket.
+//! The interfaces under ports, inside the namespace of the calling thread: how they are prepared, and restored. Many
+//! share a netlink socket.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +18,8 @@ use super::message::LinkPreparation;
 const PORT_SETTINGS: [(&str, &str, &str); 3] =
     [("ipv4", "forwarding", "0"), ("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")];
 
-/// The same where Linux has no traffic control, by which it gets nothing that comes in ([`ingress`]): it then refuses sources that it would
-/// not reach by this interface, and packets for one station in a broadcast frame.
+/// The same where Linux has no traffic control, by which it gets nothing that comes in ([`ingress`]): it then refuses
+/// sources that it would not reach by this interface, and packets for one station in a broadcast frame.
 const WITHOUT_INGRESS: [(&str, &str, &str); 2] =
     [("ipv4", "rp_filter", "1"), ("ipv4", "drop_unicast_in_l2_multicast", "1")];
 
@@ -203,14 +204,16 @@ impl Undo {
         Undo { mac, mtu, ..self.clone() }
     }
 
-    /// Whether it is about another interface that had the name which `newer`'s has: one that is gone, or has another name now.
+    /// Whether it is about another interface that had the name which `newer`'s has: one that is gone, or has another
+    /// name now.
     pub(super) fn had_the_name_of(&self, newer: &Undo) -> bool {
         self.name == newer.name && self.index != newer.index
     }
 }
 
-/// Restores interfaces, whatever their names are now, one after the other: what the kernel does to an interface it does under a lock, which
-/// several threads would only hand around. Each is `done` as soon as it is. One that is gone needs nothing.
+/// Restores interfaces, whatever their names are now, one after the other: what the kernel does to an interface it does
+/// under a lock, which several threads would only hand around. Each is `done` as soon as it is. One that is gone needs
+/// nothing.
 pub(super) fn restore(undo: &[Undo], mut done: impl FnMut(Result<(), Failure>)) -> Result<(), Failure> {
     let restore = async |netlink: Handle| {
         for undo in undo {
@@ -229,7 +232,8 @@ async fn restore_one(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     }
 }
 
-/// Each change is a message of its own: one that is refused does not take the others along. The first refusal is reported.
+/// Each change is a message of its own: one that is refused does not take the others along. The first refusal is
+/// reported.
 async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     let message = || LinkUnspec::new_with_index(undo.index);
     let mut changes = Vec::new();

@@ -381,7 +381,8 @@ fn a_standby_knows_what_its_helper_did() {
         });
         // Whether it was looked at or not: the request arrives.
         if deaths == 2 {
-            // A dead process keeps its sockets until the last of its threads has ended: sanitizers have one of their own.
+            // A dead process keeps its sockets until the last of its threads has ended: sanitizers have one of their
+            // own.
             eventually("it is seen", || helper.look().is_some_and(|health| health.alive && !health.standby));
         }
         let mtu = 1280 + deaths;

@@ -11,7 +11,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A running BIRD. It ends with its handle, and its routes stay in the kernel, as after a crash, unless it is [`Self::stop`]ped.
+/// A running BIRD. It ends with its handle, and its routes stay in the kernel, as after a crash, unless it is
+/// [`Self::stop`]ped.
 pub struct Bird {
     place: Place,
     folder: PathBuf,
@@ -29,8 +30,8 @@ pub struct Count {
 }
 
 impl Bird {
-    /// Starts it, and waits until it answers. Its files are `NAME-bird.conf`, `.ctl` (its socket) and `.log` in `folder`, NAME
-    /// being the place's.
+    /// Starts it, and waits until it answers. Its files are `NAME-bird.conf`, `.ctl` (its socket) and `.log` in
+    /// `folder`, NAME being the place's.
     ///
     /// # Errors
     /// It does not come up.

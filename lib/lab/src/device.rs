@@ -13,8 +13,9 @@
 //!  command   whatever a command line starts forwards
 //! ```
 //!
-//! The addresses are those that RFC 2544 C.2.2 and RFC 5180 5.2 reserve for benchmarks. The tester's ends have none as far as Linux
-//! is concerned: whoever sends and receives there answers ARP and ND itself, or the device has static neighbors.
+//! The addresses are those that RFC 2544 C.2.2 and RFC 5180 5.2 reserve for benchmarks. The tester's ends have none as
+//! far as Linux is concerned: whoever sends and receives there answers ARP and ND itself, or the device has static
+//! neighbors.
 
 mod cables;
 mod command;
@@ -37,7 +38,8 @@ use std::time::Duration;
 /// What forwards.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// The kernel, between d0 and d1. Over veth it does so on the core that the tester sends from, in the tester's own time.
+    /// The kernel, between d0 and d1. Over veth it does so on the core that the tester sends from, in the tester's own
+    /// time.
     Linux,
     /// A router.
     Perigee(Perigee),
@@ -50,8 +52,8 @@ pub enum Kind {
 /// Where the device is, and how it is connected.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Keeps several devices of one world apart: from 0 to 6. The first is in the namespace `device`, between t0 and t1; the next
-    /// in `device1`, between t2 and t3.
+    /// Keeps several devices of one world apart: from 0 to 6. The first is in the namespace `device`, between t0 and
+    /// t1; the next in `device1`, between t2 and t3.
     pub number: u8,
     /// Bytes of IP that fit into a frame.
     pub mtu: u16,
@@ -88,8 +90,8 @@ enum Running {
 }
 
 impl Device {
-    /// Makes its namespace and its cables, starts it, and waits until it is up. Logs, configurations and sockets are in the
-    /// world's folder.
+    /// Makes its namespace and its cables, starts it, and waits until it is up. Logs, configurations and sockets are in
+    /// the world's folder.
     ///
     /// # Errors
     /// The device cannot be connected in this way, a program is missing, or it does not come up.

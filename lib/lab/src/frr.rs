@@ -146,8 +146,8 @@ impl Drop for Frr {
     }
 }
 
-/// FRR wants folders of its own, and its user in a group of its own. Here only root is there: a world in which root is in that
-/// group, and in which these folders are ours. Made once in a world.
+/// FRR wants folders of its own, and its user in a group of its own. Here only root is there: a world in which root is
+/// in that group, and in which these folders are ours. Made once in a world.
 fn make_a_home() -> Result<()> {
     static MADE: Mutex<bool> = Mutex::new(false);
     let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -99,15 +99,15 @@ impl Host {
         Frr::start(self.place(), &self.folder, daemons, configuration)
     }
 
-    /// Waits for the end of duplicate address detection: until then Linux takes no route by a link-local gateway, and a daemon
-    /// tries that again much later.
+    /// Waits for the end of duplicate address detection: until then Linux takes no route by a link-local gateway, and a
+    /// daemon tries that again much later.
     fn settle(&self) -> Result<()> {
         let shown = || self.run("ip -6 addr show dev eth0 scope link -tentative").output();
         wait_seeing(LONGEST_WAIT, "the link-local address to be valid", shown, |shown| shown.contains("fe80")).map(drop)
     }
 
-    /// Waits until Linux sends through `eth0`. From when the other end is up until a work queue of the kernel comes to it, which takes
-    /// seconds on a busy machine, it drops what is sent, and counts nothing.
+    /// Waits until Linux sends through `eth0`. From when the other end is up until a work queue of the kernel comes to
+    /// it, which takes seconds on a busy machine, it drops what is sent, and counts nothing.
     ///
     /// # Errors
     /// It does not get there.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! May we make namespaces, and how? If not: why not, and what to do. Also both ends of a program that runs inside new ones:
-//! the command that starts it there, and how it ends together with the program outside.
+//! May we make namespaces, and how? If not: why not, and what to do. Also both ends of a program that runs inside new
+//! ones: the command that starts it there, and how it ends together with the program outside.
 
 use crate::Place;
 use crate::process::run;
@@ -61,17 +61,17 @@ impl FromStr for Isolation {
     }
 }
 
-/// The command that runs this program again, inside new namespaces for processes, network and mounts (and users, if we are not
-/// root). Its first process ends when its standard input does ([`end_with_input`], [`on_input_end`]), and the kernel ends all others
-/// with it.
+/// The command that runs this program again, inside new namespaces for processes, network and mounts (and users, if we
+/// are not root). Its first process ends when its standard input does ([`end_with_input`], [`on_input_end`]), and the
+/// kernel ends all others with it.
 /// Whatever it makes goes to `folder`.
 ///
 /// # Errors
 /// This program's own path is not known.
 pub fn inside(isolation: Isolation, folder: &Path, search_path: &str) -> Result<Command> {
     let program = std::env::current_exe().context("the program's own path is not known")?;
-    // A session of its own: Ctrl-C reaches the process outside alone, which ends the inside by closing its input, and routers inside
-    // find no terminal.
+    // A session of its own: Ctrl-C reaches the process outside alone, which ends the inside by closing its input, and
+    // routers inside find no terminal.
     let mut command = Place::Router.command(&format!("setsid --wait {}", isolation.unshare()));
     command.arg(program);
     command.env("PATH", search_path).env("XDG_RUNTIME_DIR", folder).env("RUNTIME_DIRECTORY", folder);
@@ -81,8 +81,8 @@ pub fn inside(isolation: Isolation, folder: &Path, search_path: &str) -> Result<
     Ok(command)
 }
 
-/// Ends this process, and with it the namespaces, as soon as the process outside closes the pipe: it was asked to end, or
-/// has died. In the latter case nobody else removes the folder.
+/// Ends this process, and with it the namespaces, as soon as the process outside closes the pipe: it was asked to end,
+/// or has died. In the latter case nobody else removes the folder.
 ///
 /// # Errors
 /// No thread can be started.
@@ -97,8 +97,9 @@ pub fn end_with_input(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Calls `f` when the process outside closes the pipe, so that this process may end in order, with a report of what there is: it was
-/// asked to end, or the process outside has died. If it still runs after `longest`, it ends as by [`end_with_input`].
+/// Calls `f` when the process outside closes the pipe, so that this process may end in order, with a report of what
+/// there is: it was asked to end, or the process outside has died. If it still runs after `longest`, it ends as by
+/// [`end_with_input`].
 ///
 /// The caller keeps what is returned until its work is over.
 ///
@@ -161,8 +162,8 @@ const SETTINGS: [(&str, &str, &str); 6] = [
     ("user.max_pid_namespaces", "0", "15000"),
 ];
 
-/// Finds out by trying. Root does not take a user namespace unless it has to: inside one, it could not read its user's files.
-/// `sudo` is the command to recommend to users who may not: `sudo perigee demo`.
+/// Finds out by trying. Root does not take a user namespace unless it has to: inside one, it could not read its user's
+/// files. `sudo` is the command to recommend to users who may not: `sudo perigee demo`.
 ///
 /// # Errors
 /// The kernel refuses; which setting does, and what to do.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The laboratory: network namespaces with real hosts in them, routing daemons, and a router between them. The demo, the
-//! scenarios and the benchmarks are built from it.
+//! The laboratory: network namespaces with real hosts in them, routing daemons, and a router between them. The demo,
+//! the scenarios and the benchmarks are built from it.
 //!
 //! ```text
 //! isolation   may we make namespaces, and how? the command that runs a program inside new ones
@@ -17,7 +17,8 @@
 //! tools       which programs and packages are missing
 //! ```
 //!
-//! Everything returns an error whose sentence says what was found, expected, and what to do; a test turns it into a panic.
+//! Everything returns an error whose sentence says what was found, expected, and what to do; a test turns it into a
+//! panic.
 #![forbid(unsafe_code)]
 
 pub mod bird;

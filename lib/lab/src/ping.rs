@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! ping, and how many of its requests were answered.
 //!
-//! Without a deadline, ping of iputils waits two round trips for the last reply, whatever `-W` says, and a host without a core can take longer.
-//! With one (`-w`) it sends until there are as many replies as `-c` says. So it gets a deadline, and only the requests that
-//! were wanted count: by their numbers.
+//! Without a deadline, ping of iputils waits two round trips for the last reply, whatever `-W` says, and a host without
+//! a core can take longer. With one (`-w`) it sends until there are as many replies as `-c` says. So it gets a
+//! deadline, and only the requests that were wanted count: by their numbers.
 
 use serde::Serialize;
 use std::collections::BTreeSet;

@@ -87,8 +87,8 @@ pub(crate) fn words(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a command to its end; one that takes longer than [`LONGEST_WAIT`] is killed. That one, and one that could not be started,
-/// counts as failed, with the reason as its output.
+/// Runs a command to its end; one that takes longer than [`LONGEST_WAIT`] is killed. That one, and one that could not
+/// be started, counts as failed, with the reason as its output.
 #[track_caller]
 pub fn run(command: &mut Command) -> Ended {
     match Process::start(command) {

@@ -49,7 +49,8 @@ pub struct Launch {
 /// A running router. Dropped while it runs, it is killed.
 pub struct Router {
     process: Process,
-    /// Its number: another one than that of `process` where we have a terminal, which the process in front of the router keeps.
+    /// Its number: another one than that of `process` where we have a terminal, which the process in front of the
+    /// router keeps.
     pid: u32,
     launch: Launch,
 }
@@ -126,7 +127,8 @@ impl Router {
         kill(self.pid, signal).with_context(|| format!("{signal:?} to `{}`", self.process.command()))
     }
 
-    /// Ends it by SIGTERM; returns its log. It must exit cleanly, with every packet buffer returned, and leave no socket behind.
+    /// Ends it by SIGTERM; returns its log. It must exit cleanly, with every packet buffer returned, and leave no
+    /// socket behind.
     ///
     /// # Errors
     /// It does not.

@@ -38,7 +38,8 @@ impl World {
         mount("sysfs", "/sys", "sysfs", MountFlags::RDONLY, None).context("a /sys of our own cannot be mounted")
     }
 
-    /// A cable from us to ourselves, both of whose ends are here; the ends' names. Its frames may have `mtu` bytes of IP.
+    /// A cable from us to ourselves, both of whose ends are here; the ends' names. Its frames may have `mtu` bytes of
+    /// IP.
     ///
     /// # Errors
     /// It cannot be made.
@@ -67,8 +68,8 @@ impl World {
         Host::empty(self, name)
     }
 
-    /// A host with `eth0`, whose other end is `interface` here. There may be any number of addresses (with their prefix lengths)
-    /// and gateways of both families.
+    /// A host with `eth0`, whose other end is `interface` here. There may be any number of addresses (with their prefix
+    /// lengths) and gateways of both families.
     ///
     /// # Errors
     /// It cannot be made.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The audit: Linux's table against the RIB, the RIB against the workers' lookup structures, next hops and the workers' table of
-//! neighbors against the slow path's.
+//! The audit: Linux's table against the RIB, the RIB against the workers' lookup structures, next hops and the workers'
+//! table of neighbors against the slow path's.
 //!
 //! ```text
 //!              a dump to compare            no difference, or two dumps shown          all prefixes
@@ -8,8 +8,8 @@
 //!                     differences: another dump                                (in turns)
 //! ```
 //!
-//! It runs alongside everything else, on tables that change meanwhile. So a difference to Linux counts only if two dumps in a
-//! row show it, and each prefix is compared with the RIB as it is at that moment.
+//! It runs alongside everything else, on tables that change meanwhile. So a difference to Linux counts only if two
+//! dumps in a row show it, and each prefix is compared with the RIB as it is at that moment.
 
 use crate::follower::{Follower, RouteId};
 use crate::{Audited, Effect, FeedId, HelperRequest, KnownNeighbor};
@@ -227,7 +227,8 @@ impl Follower {
         }
     }
 
-    /// Continues the audit; returns whether it did anything. `neighbors` are those whose MAC address the slow path knows.
+    /// Continues the audit; returns whether it did anything. `neighbors` are those whose MAC address the slow path
+    /// knows.
     pub fn go_on_with_audit(
         &mut self,
         now: u64,
@@ -272,7 +273,8 @@ impl Follower {
         self.effect(Effect::AuditEnded(Some(report)));
     }
 
-    /// Compares the configuration's addresses with those in Linux, and puts them back if that was asked for. Returns how many Linux lacks.
+    /// Compares the configuration's addresses with those in Linux, and puts them back if that was asked for. Returns
+    /// how many Linux lacks.
     fn audit_addresses(&mut self, repair: bool, report: &mut AuditReport, interfaces: &Interfaces) -> u64 {
         let mut lacks = 0;
         for (link, id, missing) in self.missing_addresses() {
@@ -301,8 +303,8 @@ impl Follower {
     }
 }
 
-/// What an audit does with the differences that it has found. `left`: addresses that somebody has removed, which are put back only when
-/// somebody asks for it.
+/// What an audit does with the differences that it has found. `left`: addresses that somebody has removed, which are
+/// put back only when somebody asks for it.
 fn follows(repair: bool, total: u64, left: u64) -> &'static str {
     match repair {
         false => "`perigee audit --repair` repairs them",
@@ -336,8 +338,8 @@ impl Audit {
         }
     }
 
-    /// Compares the MAC address of each next hop with the neighbor's. A link that is down has no neighbors. Returns the neighbors
-    /// that differ.
+    /// Compares the MAC address of each next hop with the neighbor's. A link that is down has no neighbors. Returns the
+    /// neighbors that differ.
     fn next_hops(
         &mut self,
         table: &mut dyn Audited,
@@ -363,8 +365,8 @@ impl Audit {
         different
     }
 
-    /// Compares what packets on connected networks find with the neighbors, both ways, but for those that differ as next hops
-    /// already. Link-local ones are not looked up.
+    /// Compares what packets on connected networks find with the neighbors, both ways, but for those that differ as
+    /// next hops already. Link-local ones are not looked up.
     fn neighbors(
         &mut self,
         table: &mut dyn Audited,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Where the router does not do what Linux's interfaces say. Each difference is one sentence: it is logged when it appears and when it
-//! is over, and `perigee show linux` has those there are.
+//! Where the router does not do what Linux's interfaces say. Each difference is one sentence: it is logged when it
+//! appears and when it is over, and `perigee show linux` has those there are.
 
 use crate::follower::{Follower, Known};
 use crate::links::has_other_mac;
@@ -97,7 +97,8 @@ impl Follower {
         })
     }
 
-    /// Linux would check the sources of packets, and the router does not. The setting of all interfaces does not count: distributions set it.
+    /// Linux would check the sources of packets, and the router does not. The setting of all interfaces does not count:
+    /// distributions set it.
     fn other_reverse_path(&self, known: &Known, interface: &Interface) -> Option<String> {
         let name = &known.link.name;
         let (value, mode) = match self.settings_of(known).reverse_path? {
@@ -127,8 +128,8 @@ impl Follower {
         })
     }
 
-    /// Linux is to forward by routes and rules that the router does not know, and does not forward what comes from twins. For IPv4 each
-    /// twin has a switch; for IPv6 that of all links counts.
+    /// Linux is to forward by routes and rules that the router does not know, and does not forward what comes from
+    /// twins. For IPv4 each twin has a switch; for IPv6 that of all links counts.
     fn does_not_forward(&self, v6: bool) -> Option<String> {
         let is_v6 = |prefix: &Prefix| matches!(prefix, Prefix::V6(_));
         let by_rules = self.meaning.exceptions.iter().filter_map(|exception| exception.tuple.dst);

@@ -67,7 +67,8 @@ impl Seen {
         }
     }
 
-    /// Notes a route that Linux need not have, before the one that was named last: what is named next may have the key of that one.
+    /// Notes a route that Linux need not have, before the one that was named last: what is named next may have the key
+    /// of that one.
     pub fn aside(&mut self, prefix: Prefix, key: RouteKey) {
         match prefix {
             Prefix::V4(prefix) => before_last(&mut self.v4, (prefix, key.preference, key.metric)),
@@ -80,8 +81,8 @@ impl Seen {
         &mut self.merges[usize::from(matches!(prefix, Prefix::V6(_)))]
     }
 
-    /// The routes of Linux of one family that the dump did not name. The kernel's order is almost the RIB's, so sorting costs
-    /// next to nothing, and then both are walked in parallel.
+    /// The routes of Linux of one family that the dump did not name. The kernel's order is almost the RIB's, so sorting
+    /// costs next to nothing, and then both are walked in parallel.
     fn unseen(&mut self, rib: Rib<'_>, is_v6: bool) -> Vec<RouteId> {
         let routes = rib.routes_of_source(RouteSource::Linux, is_v6, None).map(|(prefix, route)| (prefix, route.key()));
         match is_v6 {
@@ -190,8 +191,8 @@ impl Follower {
 
     fn withdraw_unseen(&mut self, id: FeedId, seen: &mut Seen, first: bool, table: &mut dyn Table) {
         let [mut unseen, unseen6] = [false, true].map(|is_v6| seen.unseen(table.rib(), is_v6));
-        // The kernel finds its place in IPv6's tree by counting, and loses it when the tree changes: only routes that two dumps
-        // in a row do not name are gone.
+        // The kernel finds its place in IPv6's tree by counting, and loses it when the tree changes: only routes that
+        // two dumps in a row do not name are gone.
         let sure = |route: &RouteId| id == FeedId::Zebra || self.doubtful.contains(route);
         let (gone, doubtful): (Vec<_>, Vec<_>) = unseen6.into_iter().partition(sure);
         unseen.extend(gone);

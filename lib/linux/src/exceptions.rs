@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What of Linux's routing the router cannot do by itself: routes that Linux alone can forward by, and packets that a route or a policy
-//! rule treats otherwise than the plain route to their destination.
+//! What of Linux's routing the router cannot do by itself: routes that Linux alone can forward by, and packets that a
+//! route or a policy rule treats otherwise than the plain route to their destination.
 
 use crate::Table;
 use crate::follower::{Follower, RouteId};

@@ -24,7 +24,8 @@ pub(crate) struct Feed {
     pub named: HashSet<u32>,
     /// The dump in progress.
     pub dump: Option<Seen>,
-    /// Dumps that have to be applied before one may serve an audit: the one in progress may have begun before the request.
+    /// Dumps that have to be applied before one may serve an audit: the one in progress may have begun before the
+    /// request.
     pub wanted: u8,
     /// Whether a route has named a link or a next-hop object that was not known.
     pub missed: bool,

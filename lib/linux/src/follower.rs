@@ -61,7 +61,8 @@ pub struct Follower {
     pub(crate) group_neighbors: BTreeMap<(u32, IpAddr), MacAddr>,
     /// Those that it has taken out again, and how often: Linux has yet to say so.
     pub(crate) taken_out: HashMap<NeighborKey, u32>,
-    /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a notification.
+    /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a
+    /// notification.
     pub(crate) appended: BTreeSet<RouteId>,
     /// IPv6 routes that the last dump did not name.
     pub(crate) doubtful: BTreeSet<RouteId>,
@@ -239,8 +240,8 @@ impl Follower {
         self.dump_all();
     }
 
-    /// Asks the kernel for everything again. It is done when [`Status::resyncs`](crate::Status::resyncs) has reached the returned
-    /// number; `None` if Linux is not followed.
+    /// Asks the kernel for everything again. It is done when [`Status::resyncs`](crate::Status::resyncs) has reached
+    /// the returned number; `None` if Linux is not followed.
     pub fn resync(&mut self) -> Option<u64> {
         self.feeds.first()?;
         // A dump in progress may already have passed the part that this one is requested for.

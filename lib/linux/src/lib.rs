@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Linux is the control plane: what `ip`, BIRD and FRR set up there, the router does. A machine without I/O, clock or thread:
+//! Linux is the control plane: what `ip`, BIRD and FRR set up there, the router does. A machine without I/O, clock or
+//! thread:
 //!
 //! ```text
 //!                        (now, Input)                                   Effects
@@ -14,8 +15,8 @@
 //!
 //! The caller gives each [`Input`] to [`Follower::handle`], calls [`Follower::handle_timeout`] when
 //! [`Follower::next_timeout`] says so and [`Follower::settle`] after each run of inputs, and carries out what
-//! [`Follower::poll_effect`] returns after each of these calls. This crate can only touch the follower's own state, and the parts
-//! of the router that [`Table`] offers; the audit also those of [`Audited`].
+//! [`Follower::poll_effect`] returns after each of these calls. This crate can only touch the follower's own state, and
+//! the parts of the router that [`Table`] offers; the audit also those of [`Audited`].
 //!
 //! | file | contents |
 //! | --- | --- |

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! Routes of Linux that the router has no room for.
 //!
-//! Packets of such a route must not take the next shorter prefix, which would send them elsewhere than Linux does. So at the longest
-//! prefix around it that is held a route *stands in* for all of Linux's that are not held inside it: packets for which no longer prefix is held are
-//! Linux's, or refused, as `unknown_routes` says. There is room for [`FibWriter::RESERVED`](perigee_fib::FibWriter::RESERVED) of these
-//! beyond the limit; beyond that, all packets of the family are Linux's.
+//! Packets of such a route must not take the next shorter prefix, which would send them elsewhere than Linux does. So
+//! at the longest prefix around it that is held a route *stands in* for all of Linux's that are not held inside it:
+//! packets for which no longer prefix is held are Linux's, or refused, as `unknown_routes` says. There is room for
+//! [`FibWriter::RESERVED`](perigee_fib::FibWriter::RESERVED) of these beyond the limit; beyond that, all packets of the
+//! family are Linux's.
 //!
 //! | around the refused route | then |
 //! | --- | --- |
@@ -12,17 +13,18 @@
 //! | a route that drops packets, is Linux's already, or leads to the link itself | it stays: its packets go nowhere else |
 //! | any other | a route stands in for it, by its preference before all others |
 //!
-//! The table changes while routes are refused, and packets of these must not leak then, either. Which they are is not held; a filter
-//! (`refused.rs`) says of a prefix whether a refused one may be inside. Where one may be, a route stands in:
+//! The table changes while routes are refused, and packets of these must not leak then, either. Which they are is not
+//! held; a filter (`refused.rs`) says of a prefix whether a refused one may be inside. Where one may be, a route stands
+//! in:
 //!
 //! | change | where |
 //! | --- | --- |
 //! | a prefix that a route stands in for, that leads nowhere else, or that has no route gets one that leads elsewhere | there |
 //! | a prefix loses its route | at the longest prefix around it, if that leads elsewhere |
 //!
-//! A dump that refuses nothing inside such a prefix takes the stand-in away. It is asked for when routes have changed, and when there is
-//! room again: then it brings the routes that were refused. It also covers what changes without a route of Linux: routes of operators, and
-//! gateways that become reachable.
+//! A dump that refuses nothing inside such a prefix takes the stand-in away. It is asked for when routes have changed,
+//! and when there is room again: then it brings the routes that were refused. It also covers what changes without a
+//! route of Linux: routes of operators, and gateways that become reachable.
 
 use crate::follower::Follower;
 use crate::refused::Refused;
@@ -97,8 +99,8 @@ impl Follower {
         }
     }
 
-    /// Whether packets for a prefix leave by a route that no route stands in for: by what was said of it when the table changed last, no
-    /// refused route is inside.
+    /// Whether packets for a prefix leave by a route that no route stands in for: by what was said of it when the table
+    /// changed last, no refused route is inside.
     pub(crate) fn is_open(&self, prefix: Prefix, table: &dyn Table) -> bool {
         let chosen = if self.limit.short { table.rib().around(prefix) } else { None };
         chosen.is_some_and(|(_, route)| leads_elsewhere(route))
@@ -113,8 +115,8 @@ impl Follower {
         }
     }
 
-    /// A prefix has lost a route, which may have been before a refused one to the same prefix. A stand-in goes once a dump has refused
-    /// nothing that it is around.
+    /// A prefix has lost a route, which may have been before a refused one to the same prefix. A stand-in goes once a
+    /// dump has refused nothing that it is around.
     pub(crate) fn stand_in_behind_withdrawal(&mut self, prefix: Prefix, key: RouteKey, table: &mut dyn Table) {
         let refused = &self.limit.refused;
         if self.limit.short && key != KEY && (refused.may_be_inside(prefix) || refused.may_be_at(prefix, false)) {
@@ -166,7 +168,8 @@ impl Follower {
         (self.limit.short, self.limit.whole, self.limit.refused) = (false, [false; 2], Refused::default());
     }
 
-    /// Asks for what was refused, if there is room again, or if routes have changed: a stand-in may be needed no more, or elsewhere.
+    /// Asks for what was refused, if there is room again, or if routes have changed: a stand-in may be needed no more,
+    /// or elsewhere.
     pub(crate) fn refill(&mut self, now: u64, table: &dyn Table) {
         if !self.limit.short || now < self.limit.next_try {
             return;
@@ -196,8 +199,8 @@ pub(crate) fn is_stand_in(route: &Route) -> bool {
     matches!(route.target, RouteTarget::ToLinux(LinuxOnly::Limit) | RouteTarget::Refused(LinuxOnly::Limit))
 }
 
-/// Whether a route leads elsewhere than Linux would, for packets of a longer prefix: it drops none, is not Linux's, and leads to no link
-/// itself.
+/// Whether a route leads elsewhere than Linux would, for packets of a longer prefix: it drops none, is not Linux's, and
+/// leads to no link itself.
 fn leads_elsewhere(route: &Route) -> bool {
     matches!(route.target, RouteTarget::Gateway { .. } | RouteTarget::Multipath(_) | RouteTarget::Selective(_))
 }

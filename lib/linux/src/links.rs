@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Links and addresses of Linux to interfaces, and the reverse.
 //!
-//! An interface mirrors its twin: up or down, the MTU (not beyond the port's) and the addresses. A VLAN that somebody makes on
-//! a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one. One of IEEE
-//! 802.1ad is Linux's alone.
+//! An interface mirrors its twin: up or down, the MTU (not beyond the port's) and the addresses. A VLAN that somebody
+//! makes on a twin becomes an interface; one that the configuration names follows Linux's VLAN, if there is one. One of
+//! IEEE 802.1ad is Linux's alone.
 //! Interfaces keep their numbers: one whose VLAN is deleted stays, down.
 
 use crate::dump::Seen;
@@ -19,8 +19,8 @@ use perigee_net::{
 use perigee_netlink::message::{Address, Link, Vlan};
 use std::collections::HashMap;
 
-/// Linux reports that a link's addresses are gone before it reports that the link is gone: addresses that went this shortly
-/// before, in ns, belonged to the link until then.
+/// Linux reports that a link's addresses are gone before it reports that the link is gone: addresses that went this
+/// shortly before, in ns, belonged to the link until then.
 const JUST_GONE: u64 = 1_000_000_000;
 /// How many addresses of a link are remembered for that.
 const RECENT_ADDRESSES: usize = 64;
@@ -91,7 +91,8 @@ impl Follower {
         }
     }
 
-    /// A change of a twin, or a VLAN on one, that changes nothing yet. It is asked for by its number, which stays when it is renamed.
+    /// A change of a twin, or a VLAN on one, that changes nothing yet. It is asked for by its number, which stays when
+    /// it is renamed.
     pub(crate) fn change_of(&self, link: u32) -> LinkChange {
         let port = || self.port_of(link).map(|port| self.setup.ports[port].name.clone());
         let name = self.links.get(&link).map(|known| known.link.name.clone()).or_else(port).unwrap_or_default();
@@ -115,7 +116,8 @@ impl Follower {
         Some(self.links.get(&link)?.addresses.iter().map(|address| address.with_prefix).collect())
     }
 
-    /// The configuration's addresses that Linux's links lack: of each such link its number, its interface and the addresses.
+    /// The configuration's addresses that Linux's links lack: of each such link its number, its interface and the
+    /// addresses.
     pub(crate) fn missing_addresses(&self) -> Vec<(u32, InterfaceId, Vec<InterfaceAddress>)> {
         let missing = |(link, id): (&u32, &InterfaceId)| {
             let has = &self.links.get(link)?.addresses;
@@ -233,8 +235,8 @@ impl Follower {
         self.stale = true;
     }
 
-    /// Passes on which interfaces have the connected networks that Linux says: those whose links a complete dump has named, and then
-    /// routes. Until then an interface has the networks of its addresses.
+    /// Passes on which interfaces have the connected networks that Linux says: those whose links a complete dump has
+    /// named, and then routes. Until then an interface has the networks of its addresses.
     pub(crate) fn refresh_connected(&mut self, table: &mut dyn Table) {
         let follows = self.feeds.first().is_some_and(|kernel| kernel.routes) && self.policy.follows_connected();
         // The connected routes of a VRF are in its table.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A dump and the RIB side by side: both are in order of addresses, so what the RIB holds next is known before it is asked for.
+//! A dump and the RIB side by side: both are in order of addresses, so what the RIB holds next is known before it is
+//! asked for.
 
 use perigee_fib::Rib;
 use perigee_net::{Prefix, Route, RouteSource};
@@ -28,8 +29,8 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// Whether the RIB is known to have exactly this route, which the dump names next. If not, it has to be asked. `version` differs
-    /// when routes of Linux have changed otherwise than by this dump.
+    /// Whether the RIB is known to have exactly this route, which the dump names next. If not, it has to be asked.
+    /// `version` differs when routes of Linux have changed otherwise than by this dump.
     pub fn has(&mut self, version: u64, rib: Rib<'_>, prefix: Prefix, route: &Route) -> bool {
         if std::mem::replace(&mut self.version, version) != version {
             self.forget();

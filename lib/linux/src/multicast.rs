@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The multicast routes that routing daemons have made in Linux.
 //!
-//! They are few and change seldom, so that the table gets all of them whenever one has changed, or the links behind interfaces
-//! have. One with an interface that is not the router's, such as the tunnel over which PIM registers sources, is left to Linux as
-//! a whole: what Linux gets of its packets it forwards to all of them, so that the router must not.
+//! They are few and change seldom, so that the table gets all of them whenever one has changed, or the links behind
+//! interfaces have. One with an interface that is not the router's, such as the tunnel over which PIM registers
+//! sources, is left to Linux as a whole: what Linux gets of its packets it forwards to all of them, so that the router
+//! must not.
 
 use crate::dump::Seen;
 use crate::follower::Follower;
@@ -36,7 +37,8 @@ impl Follower {
         self.multicast.stale |= self.multicast.routes.remove(&key).is_some();
     }
 
-    /// A dump is complete. As the kernel finds its place in its table by counting, only what two dumps in a row do not name is gone.
+    /// A dump is complete. As the kernel finds its place in its table by counting, only what two dumps in a row do not
+    /// name is gone.
     pub(crate) fn multicast_seen(&mut self, seen: &Seen) {
         let missing = |key: &&MulticastKey| !seen.multicast.contains(key);
         let missing: BTreeSet<_> = self.multicast.routes.keys().filter(missing).copied().collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Neighbors, both ways: those that operators set in Linux or that Linux has found, and those that the slow path has found.
+//! Neighbors, both ways: those that operators set in Linux or that Linux has found, and those that the slow path has
+//! found.
 //!
 //! | in Linux | the router |
 //! | --- | --- |
@@ -9,8 +10,9 @@
 //! | failed by hand, or deleted (`ip neigh del`, `flush`) | forgets it, and asks when it is needed |
 //! | the MAC address of a group | names it in `perigee show linux`, and asks for the neighbor |
 //!
-//! The slow path's neighbors go to Linux with a protocol number and as learned elsewhere (NTF_EXT_LEARNED): these two mark them, and
-//! do not come back. Whoever changes such an entry by hand leaves the number in it, and takes off the flag.
+//! The slow path's neighbors go to Linux with a protocol number and as learned elsewhere (NTF_EXT_LEARNED): these two
+//! mark them, and do not come back. Whoever changes such an entry by hand leaves the number in it, and takes off the
+//! flag.
 
 use crate::dump::Seen;
 use crate::follower::{Follower, NeighborKey};
@@ -83,7 +85,8 @@ impl Follower {
         }
     }
 
-    /// Linux sends to the MAC address of a group if an operator says so; the router sends to single stations alone, and asks for them.
+    /// Linux sends to the MAC address of a group if an operator says so; the router sends to single stations alone, and
+    /// asks for them.
     fn note_group(&mut self, neighbor: &Neighbor) {
         let key = (neighbor.link, neighbor.address);
         let on_link = || self.links.get(&neighbor.link).into_iter().flat_map(|known| &known.addresses);
@@ -178,7 +181,8 @@ impl Follower {
     }
 }
 
-/// Whether an entry is as the router has written it. One that an operator makes permanent keeps the protocol of its first creator.
+/// Whether an entry is as the router has written it. One that an operator makes permanent keeps the protocol of its
+/// first creator.
 fn is_own(neighbor: &Neighbor) -> bool {
     let group = neighbor.mac.is_some_and(|mac| mac.is_multicast());
     neighbor.protocol == PROTOCOL && neighbor.external && !neighbor.permanent && !group

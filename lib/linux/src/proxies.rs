@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! For which other stations the router answers, as Linux would: entries of `ip neigh add proxy`, those of IPv6 where `proxy_ndp` is
-//! set, and `proxy_arp`. Linux does so where it forwards, and the router forwards on all of its interfaces.
+//! For which other stations the router answers, as Linux would: entries of `ip neigh add proxy`, those of IPv6 where
+//! `proxy_ndp` is set, and `proxy_arp`. Linux does so where it forwards, and the router forwards on all of its
+//! interfaces.
 
 use crate::Effect;
 use crate::follower::Follower;

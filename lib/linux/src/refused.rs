@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Which prefixes may have a refused route inside: a Bloom filter with one bit per prefix.
 //!
-//! A refused route marks its own prefix, and all shorter ones around it as having one inside, so one bit answers for a prefix of any length.
-//! A bit that another prefix has set costs a stand-in until the next dump; a refused route is never overlooked. A million refused routes of
-//! IPv4 set about an eighth of the bits.
+//! A refused route marks its own prefix, and all shorter ones around it as having one inside, so one bit answers for a
+//! prefix of any length. A bit that another prefix has set costs a stand-in until the next dump; a refused route is
+//! never overlooked. A million refused routes of IPv4 set about an eighth of the bits.
 
 use perigee_net::Prefix;
 use std::hash::{BuildHasher, RandomState};
@@ -52,7 +52,8 @@ impl Refused {
         self.has(&self.since_last, prefix, false)
     }
 
-    /// Whether a route to this prefix may be refused. `named`: the dump under way, which names better routes first, is at that prefix.
+    /// Whether a route to this prefix may be refused. `named`: the dump under way, which names better routes first, is
+    /// at that prefix.
     pub fn may_be_at(&self, prefix: Prefix, named: bool) -> bool {
         self.has(if named { &self.since_this } else { &self.since_last }, prefix, true)
     }

@@ -125,8 +125,9 @@ impl Follower {
         }
     }
 
-    /// A route of a kernel's dump may name a next-hop object that is newer than the dump's list of objects. Notifications of
-    /// both follow the dump. Until then the route that it replaces stays. Returns whether that is so.
+    /// A route of a kernel's dump may name a next-hop object that is newer than the dump's list of objects.
+    /// Notifications of both follow the dump. Until then the route that it replaces stays. Returns whether that is
+    /// so.
     fn may_name_a_newer_object(&mut self, id: FeedId, linux: &LinuxRoute) -> bool {
         let Ok(key) = self.policy.key(linux) else { return false };
         let Some(Feed { dump: Some(seen), next_hops, .. }) = self.feed(id) else { return false };
@@ -189,8 +190,8 @@ impl Follower {
             _ if gone.target == present.target && is_alone => self.withdraw(table, prefix, key),
             // Its next hops are not known any more.
             Some(LinuxOnly::NextHop) => self.withdraw(table, prefix, key),
-            // One next to it over another interface or for other packets, one of its next hops, or all of them: until that is
-            // known, it stays, as a hole would send packets elsewhere.
+            // One next to it over another interface or for other packets, one of its next hops, or all of them: until
+            // that is known, it stays, as a hole would send packets elsewhere.
             is if is.or(was).is_some() => match id {
                 FeedId::Kernel => self.request_resync(),
                 FeedId::Zebra => self.withdraw(table, prefix, key),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Linux's policy rules (`ip rule`).
 //!
-//! The router has one table. A rule that leads other packets to another table is followed as far as addresses, protocol, ports, type of
-//! service and port say which packets those are: they are Linux's. One that leads all packets to a table that is not followed makes
-//! that table's routes Linux's. Packets that come in by a port have no mark, and Linux takes them for those of
-//! user 0: rules that ask for a mark or another user do not match.
+//! The router has one table. A rule that leads other packets to another table is followed as far as addresses,
+//! protocol, ports, type of service and port say which packets those are: they are Linux's. One that leads all packets
+//! to a table that is not followed makes that table's routes Linux's. Packets that come in by a port have no mark, and
+//! Linux takes them for those of user 0: rules that ask for a mark or another user do not match.
 //!
 //! ```text
 //!  0:      from all lookup local             ── ignored: the router knows its own addresses

@@ -14,8 +14,8 @@ pub(crate) struct Settings {
 }
 
 impl Follower {
-    /// Linux's settings of one link, of [`NetworkSettings::ALL`] or of [`NetworkSettings::DEFAULT`]; one that it has not named is
-    /// `None`.
+    /// Linux's settings of one link, of [`NetworkSettings::ALL`] or of [`NetworkSettings::DEFAULT`]; one that it has
+    /// not named is `None`.
     pub fn network_settings(&self, v6: bool, link: i32) -> NetworkSettings {
         let unknown = NetworkSettings { v6, link, ..NetworkSettings::default() };
         self.settings.known.get(&(v6, link)).copied().unwrap_or(unknown)

@@ -114,7 +114,8 @@ impl Follower {
         self.named_left_out.iter()
     }
 
-    /// How many dumps have been compared; a resync is done when this reaches the number that [`Follower::resync`] returned.
+    /// How many dumps have been compared; a resync is done when this reaches the number that [`Follower::resync`]
+    /// returned.
     pub fn resyncs(&self) -> u64 {
         self.counters.resyncs
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Linux's routes translated for the table, or why one is left out. No route that packets could take in Linux is left out: one that
-//! this router cannot forward by is in the table as Linux's alone, as packets must never take the next shorter prefix instead.
+//! Linux's routes translated for the table, or why one is left out. No route that packets could take in Linux is left
+//! out: one that this router cannot forward by is in the table as Linux's alone, as packets must never take the next
+//! shorter prefix instead.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -66,7 +67,8 @@ pub struct Policy {
     protocols: [bool; 256],
     /// What happens to packets by a route of Linux's alone.
     unknown: UnknownRoutes,
-    /// Tables that policy rules lead packets to before those that are followed, by whether they are IPv6's and by number.
+    /// Tables that policy rules lead packets to before those that are followed, by whether they are IPv6's and by
+    /// number.
     pub ruled: BTreeMap<(bool, u32), Precedence>,
 }
 
@@ -111,7 +113,8 @@ impl Policy {
         let local = route.table == LOCAL;
         let linux = RouteSource::Linux.preference();
         let preference = match self.tables.iter().position(|table| *table == route.table) {
-            // Several may have one metric: theirs is made of what tells them apart, and they have a preference for themselves.
+            // Several may have one metric: theirs is made of what tells them apart, and they have a preference for
+            // themselves.
             Some(_) if is_selective(route) => SELECTIVE,
             Some(rank) => linux + rank as u8,
             // Linux looks into this table first.
@@ -264,7 +267,8 @@ fn collect(id: u32, weight: u16, names: &impl Names, hops: &mut Vec<Hop>, depth:
     Ok(())
 }
 
-/// A route with a next hop over an interface that is no port is Linux's: the flows of that next hop must not leave by the others.
+/// A route with a next hop over an interface that is no port is Linux's: the flows of that next hop must not leave by
+/// the others.
 fn by_hops(hops: &[Hop], names: &impl Names) -> Result<RouteTarget, LinuxOnly> {
     let member = |hop: &Hop| match (names.interface(hop.link), hop.link, hop.gateway) {
         (None, 0, Some(_)) => Ok((hop.gateway, None, hop.weight)), // Named without a link: other routes lead there.
@@ -310,7 +314,8 @@ fn one((gateway, interface, _): Way) -> Result<RouteTarget, LinuxOnly> {
     }
 }
 
-/// The route without the next hops of `gone` (for IPv6, Linux reports each deleted one separately); `None` if none is left.
+/// The route without the next hops of `gone` (for IPv6, Linux reports each deleted one separately); `None` if none is
+/// left.
 pub fn without(route: &Route, gone: &RouteTarget) -> Option<Route> {
     let ways = |target: &RouteTarget| -> Vec<Member> {
         match target {

@@ -17,8 +17,8 @@ use perigee_config::Feed as FeedChoice;
 use perigee_helper::TwinWanted;
 use perigee_net::{InterfaceAddress, MacAddr, is_link_local};
 
-/// The link-local address of a twin that has these addresses and none of that kind. Linux has no IPv6 where the MTU is below
-/// 1280 bytes (RFC 8200 5).
+/// The link-local address of a twin that has these addresses and none of that kind. Linux has no IPv6 where the MTU is
+/// below 1280 bytes (RFC 8200 5).
 pub fn missing_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Option<InterfaceAddress> {
     let missing = mtu >= 1280 && !addresses.iter().any(|own| is_link_local(own.address));
     missing.then(|| InterfaceAddress { address: mac.link_local().into(), prefix_len: 64 })
@@ -40,8 +40,8 @@ impl Follower {
         }
     }
 
-    /// A deleted namespace may live on, but cannot be entered any more: the one that has its name now is the one to follow.
-    /// Without twins there is nothing in it.
+    /// A deleted namespace may live on, but cannot be entered any more: the one that has its name now is the one to
+    /// follow. Without twins there is nothing in it.
     pub(crate) fn namespace_is(&mut self, now: Option<Identity>) {
         let Some(namespace) = self.setup.namespace.as_ref().filter(|_| self.setup.helper) else { return };
         if now.is_none() {
@@ -70,8 +70,8 @@ impl Follower {
         }
     }
 
-    /// A twin as it was first made, with what was added since: Linux removes a twin's addresses before the twin, so the last
-    /// ones may be gone already.
+    /// A twin as it was first made, with what was added since: Linux removes a twin's addresses before the twin, so the
+    /// last ones may be gone already.
     fn twin_wanted(&self, port: usize, had: &[InterfaceAddress], table: &dyn Table) -> TwinWanted {
         let port = &self.setup.ports[port];
         let interface = table.interfaces().iter().find(|(_, i)| (i.port, i.vlan) == (port.number, None));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The functions of `perigee.h`: what scripts and shared libraries call.
 //!
-//! One macro exports them all. It turns null pointers and panics into a failure (-1 or the named default) that the caller
-//! can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
+//! One macro exports them all. It turns null pointers and panics into a failure (-1 or the named default) that the
+//! caller can ask about with `perigee_failure`, so that no unwinding ever crosses the C boundary.
 
 use crate::exit;
 use crate::host::{Next, ScriptWorker};
@@ -42,7 +42,8 @@ impl From<String> for Why {
     }
 }
 
-/// Runs a body; its failure is remembered in the context and yields `default`. A script that is to be left is left at the end.
+/// Runs a body; its failure is remembered in the context and yields `default`. A script that is to be left is left at
+/// the end.
 pub(crate) fn guard<T: Copy>(ctx: *mut Context, name: &str, default: T, body: impl FnOnce() -> Result<T, Why>) -> T {
     exit::enter_host();
     let result = guarded(ctx, name, default, body);
@@ -74,7 +75,8 @@ fn fail(ctx: *mut Context, name: &str, failed: std::thread::Result<Option<Why>>)
 /// A pointer argument as a reference, or a failure.
 macro_rules! borrow {
     (&mut $pointer:ident) => {
-        // SAFETY: pointers in perigee.h are null or what the host gave out for this worker, and only its thread calls us.
+        // SAFETY: pointers in perigee.h are null or what the host gave out for this worker, and only its thread calls
+        // us.
         unsafe { $pointer.as_mut() }.ok_or(concat!(stringify!($pointer), " is NULL"))?
     };
     (& $pointer:ident) => {
@@ -349,7 +351,8 @@ fn refuse(ctx: *mut Context, name: &str, why: &'static str) -> c_int {
     guard(ctx, name, -1, || Err(why.into()))
 }
 
-/// Calls a module: `guard`, without anything that could fail but the module itself, as this is what every burst pays for.
+/// Calls a module: `guard`, without anything that could fail but the module itself, as this is what every burst pays
+/// for.
 #[inline(always)]
 fn call(ctx: *mut Context, name: &str, module: impl FnOnce()) -> c_int {
     exit::enter_host();

@@ -29,8 +29,8 @@ pub fn header() -> String {
     replace(&header, "/* The offsets of Rust's struct Batch. */\n", "PERIGEE_ASSERT(sizeof", &offsets())
 }
 
-/// The part of the header that `ffi.cdef` understands. There `data` has another name, so that a script that asks for it gets it from the
-/// metatype of bursts, which has the host forget what it has read of headers.
+/// The part of the header that `ffi.cdef` understands. There `data` has another name, so that a script that asks for it
+/// gets it from the metatype of bursts, which has the host forget what it has read of headers.
 pub(crate) fn definitions() -> String {
     let definitions = between_marks(&header()).to_owned();
     assert!(definitions.contains("uint8_t *data[256];"), "scripts find the frames");
@@ -87,7 +87,8 @@ fn offsets() -> String {
 mod tests {
     use super::*;
 
-    /// The offsets are written there, too: a change of the layout, which breaks shared libraries, does not go unnoticed.
+    /// The offsets are written there, too: a change of the layout, which breaks shared libraries, does not go
+    /// unnoticed.
     #[test]
     fn the_copy_in_include_is_up_to_date() {
         assert!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A worker as its script sees it: the worker itself, and the batches and masks the script has asked for. They belong to
-//! the host, which frees what they hold when the script ends, however it ends.
+//! A worker as its script sees it: the worker itself, and the batches and masks the script has asked for. They belong
+//! to the host, which frees what they hold when the script ends, however it ends.
 
 use crate::generation::Generation;
 use perigee_modules::{Context, Counter, host};
@@ -137,9 +137,9 @@ impl ScriptWorker {
         self.worker.begin();
     }
 
-    /// Fills the batch with the next burst: polls the queues in turn until one has packets, with what is to be done between two
-    /// rounds after the last. So a script is not called for queues without packets, and its loop is one that LuaJIT compiles to a single
-    /// trace.
+    /// Fills the batch with the next burst: polls the queues in turn until one has packets, with what is to be done
+    /// between two rounds after the last. So a script is not called for queues without packets, and its loop is one
+    /// that LuaJIT compiles to a single trace.
     pub(crate) fn next(&mut self, batch: &mut Batch) -> Next {
         loop {
             if self.queue > 0 && self.queue >= self.worker.queues() {
@@ -188,7 +188,8 @@ impl ScriptWorker {
         due
     }
 
-    /// The script has collected garbage, if it needed to, since [`Self::housekeeping`] asked for it; its heap has this size now.
+    /// The script has collected garbage, if it needed to, since [`Self::housekeeping`] asked for it; its heap has this
+    /// size now.
     pub(crate) fn has_collected(&mut self, steps: u32, heap_kb: u64) {
         self.counters.heap_kb.set(heap_kb);
         if steps > 0 {

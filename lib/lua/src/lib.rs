@@ -13,8 +13,8 @@
 //! Beside it, [`snabb`]: the VM of a Snabb program, which has nothing to do with the router's scripts; and
 //! [`reference`](mod@reference), the documentation page of what such programs are offered.
 //!
-//! One VM per worker; nothing is shared between VMs. A call from Lua to a module costs a machine call: everything goes by
-//! pointer, as LuaJIT does not compile calls that pass structs by value.
+//! One VM per worker; nothing is shared between VMs. A call from Lua to a module costs a machine call: everything goes
+//! by pointer, as LuaJIT does not compile calls that pass structs by value.
 
 pub mod abi;
 mod exit;

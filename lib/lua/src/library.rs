@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Shared libraries of scripts, loaded under names that change with their contents.
 //!
-//! The loader of the C library takes a path that it has loaded before for the library it knows, whatever the file holds now; a
-//! module that was rebuilt would never be seen. So each file's contents get a copy in memory (`memfd_create`) of their own, and the
-//! copy's path is what is loaded: the same contents are loaded once, for all VMs, as before.
+//! The loader of the C library takes a path that it has loaded before for the library it knows, whatever the file holds
+//! now; a module that was rebuilt would never be seen. So each file's contents get a copy in memory (`memfd_create`) of
+//! their own, and the copy's path is what is loaded: the same contents are loaded once, for all VMs, as before.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,10 +12,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The copies, by path and by the hash of what is in them. They stay open, as their names are their descriptors' numbers.
+/// The copies, by path and by the hash of what is in them. They stay open, as their names are their descriptors'
+/// numbers.
 static COPIES: Mutex<Option<HashMap<(String, u64), OwnedFd>>> = Mutex::new(None);
 
-/// How long a file is waited for: less than the watchdog lets a script load, which would end the process for a slow file system.
+/// How long a file is waited for: less than the watchdog lets a script load, which would end the process for a slow
+/// file system.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The path to load instead of a library's own.

@@ -261,7 +261,8 @@ fn prose(lines: &[String], indent: &str) -> String {
     page
 }
 
-/// Breaks a paragraph into lines of 120 characters at most, never where the new line would start like a list or a heading.
+/// Breaks a paragraph into lines of 120 characters at most, never where the new line would start like a list or a
+/// heading.
 fn wrap(text: &str, indent: &str, page: &mut String) {
     let mut width = indent.len();
     page.push_str(indent);

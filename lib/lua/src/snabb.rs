@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A VM in which Snabb programs run: the Lua sources of `snabb/`, and what they need of the program around them.
 //!
-//! The program passes in a table of its own functions (`native`), which open ports and start threads; whatever is called for
-//! every burst, Lua calls in C by name instead.
+//! The program passes in a table of its own functions (`native`), which open ports and start threads; whatever is
+//! called for every burst, Lua calls in C by name instead.
 
 mod checksum;
 mod replay;

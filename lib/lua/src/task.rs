@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Tasks: functions of a Lua script, each in a VM and on a thread of its own, that send, receive and talk to each other.
+//! Tasks: functions of a Lua script, each in a VM and on a thread of its own, that send, receive and talk to each
+//! other.
 //!
 //! ```text
 //! machine   what tasks ask of the machine: devices, packet buffers, rings, cores, a clock
@@ -13,8 +14,9 @@
 //! modifier  a script whose function changes frames before they are sent: `perigee gen --script`
 //! ```
 //!
-//! A task is interrupted by [`Tasks::stop`]: `running()` turns false in all of them, whatever waits for packets, messages or time
-//! returns, and when a function ends, however it ends, its host frees what its batches hold and gives its queues back.
+//! A task is interrupted by [`Tasks::stop`]: `running()` turns false in all of them, whatever waits for packets,
+//! messages or time returns, and when a function ends, however it ends, its host frees what its batches hold and gives
+//! its queues back.
 
 mod abi;
 mod group;

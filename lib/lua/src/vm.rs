@@ -78,7 +78,8 @@ impl Script {
         Self::read_by(path, perigee_file::read)
     }
 
-    /// Like [`Script::read`], where the caller reads the file, up to a number of bytes: somebody else may have to open it.
+    /// Like [`Script::read`], where the caller reads the file, up to a number of bytes: somebody else may have to open
+    /// it.
     ///
     /// # Errors
     /// As there.
@@ -107,8 +108,8 @@ impl Script {
 }
 
 /// A VM that is called directly, not through mlua: a call that is left by an [`Exit`] has none of mlua's frames to
-/// skip. What is done with it between two calls runs nothing of the script's: no finalizer, as the collector stands still,
-/// and no metamethod of the registry.
+/// skip. What is done with it between two calls runs nothing of the script's: no finalizer, as the collector stands
+/// still, and no metamethod of the registry.
 struct Vm {
     /// `None` once a call was left: the VM is in an unknown state, and is not even freed.
     lua: Option<Lua>,

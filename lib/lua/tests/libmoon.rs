@@ -453,7 +453,8 @@ fn captures_are_written_and_read_and_filters_compiled() {
 
 #[test]
 fn rates_are_set_by_any_task_and_gaps_kept() {
-    // 100 frames of 60 bytes at 5.12 Mbit/s with their FCS are 10,000 a second; 100 us of backlog may be caught up with.
+    // 100 frames of 60 bytes at 5.12 Mbit/s with their FCS are 10,000 a second; 100 us of backlog may be caught up
+    // with.
     runs(
         r##"
         local lm, device, memory, limiter = require "libmoon", require "device", require "memory", require "software-ratecontrol"

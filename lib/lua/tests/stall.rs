@@ -259,7 +259,8 @@ fn a_script_that_does_not_return_while_it_loads_is_refused() {
     });
 }
 
-/// What the program did with a VM behind a call allocated, and a step of the collector ran a finalizer that nothing watched.
+/// What the program did with a VM behind a call allocated, and a step of the collector ran a finalizer that nothing
+/// watched.
 #[test]
 fn a_finalizer_never_runs_behind_a_call() {
     let bed = Bed::new();

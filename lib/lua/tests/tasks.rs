@@ -330,7 +330,8 @@ fn what_tasks_leave_behind_is_freed() {
 
 #[test]
 fn a_rate_is_kept() {
-    // 100 packets at 10,000 a second, of which a queue may catch up with 1 ms: at least 8.9 ms. A busy machine takes longer.
+    // 100 packets at 10,000 a second, of which a queue may catch up with 1 ms: at least 8.9 ms. A busy machine takes
+    // longer.
     runs(
         r#"
         function main()

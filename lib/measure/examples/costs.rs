@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! What a frame costs the tester, in ns: `cargo run --release -p perigee-measure --example costs`.
 //!
-//! Frames of 64 bytes in batches of 256, flows taking turns; every figure is that of a quiet round, the third best of 60.
+//! Frames of 64 bytes in batches of 256, flows taking turns; every figure is that of a quiet round, the third best of
+//! 60.
 
 use perigee_measure::pace::{ALLOWANCE, Bursting, Limit, Pacer, Pattern};
 use perigee_measure::received::{Latencies, Received, Settings};

@@ -5,8 +5,8 @@
 //! cargo run --release -p perigee-measure --example frame_cost [PART OF A NAME]
 //! ```
 //!
-//! Bursts of 32 go to 2304 buffers in turn, about as many as a device's ring and a pool's cache keep in motion. The best of
-//! 150 rounds counts. "copy" is what cannot be avoided: 60 bytes copied into each buffer.
+//! Bursts of 32 go to 2304 buffers in turn, about as many as a device's ring and a pool's cache keep in motion. The
+//! best of 150 rounds counts. "copy" is what cannot be avoided: 60 bytes copied into each buffer.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -53,7 +53,8 @@ fn main() {
         ("64 flows", r#"{"source_port": "1024-1087"}"#),
         ("1024 flows", r#"{"source_port": "1024-2047"}"#),
         ("65536 flows", r#"{"source": "198.18.0.0/24", "destination": "random:198.19.0.0/24"}"#),
-        // Flows and sizes are back at their starts after 2304 frames, as many as there are buffers: each gets the same size every time.
+        // Flows and sizes are back at their starts after 2304 frames, as many as there are buffers: each gets the same
+        // size every time.
         ("64 flows, IMIX", r#"{"source_port": "1024-1087", "sizes": "imix"}"#),
         ("131072 flows in turn", r#"{"destination": "16.0.0.0/15"}"#),
         ("16 M random addresses", r#"{"destination": "random:16.0.0.0/8"}"#),

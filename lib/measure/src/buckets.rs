@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A histogram that costs a few instructions per value: counts in an array, without allocation or error.
 //!
-//! Values below 64 have a bucket each; above, every power of two has 32 of equal width, so a bucket is at most 1/32 of its
-//! values wide. Latencies, of which percentiles are asked for, have the finer hdrhistogram; this is for what is recorded
-//! several times per frame: gaps, lateness, delay variation, extents of reordering.
+//! Values below 64 have a bucket each; above, every power of two has 32 of equal width, so a bucket is at most 1/32 of
+//! its values wide. Latencies, of which percentiles are asked for, have the finer hdrhistogram; this is for what is
+//! recorded several times per frame: gaps, lateness, delay variation, extents of reordering.
 
 use serde::{Serialize, Serializer};
 
@@ -74,8 +74,8 @@ impl Buckets {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// The value that a share `quantile` (0 to 1) of all values does not exceed, at most 1/32 too large; `None` if there is no
-    /// value.
+    /// The value that a share `quantile` (0 to 1) of all values does not exceed, at most 1/32 too large; `None` if
+    /// there is no value.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let wanted = ((quantile.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Several devices under the same traffic, in turn: their figures, and ratios to the first of them with intervals.
 //!
-//! In every round each device is measured once, in an order that changes from round to round, so that a drift of the machine affects
-//! all of them alike. Ratios are taken within a round; the median over all rounds has an interval from order statistics, so no
-//! distribution is assumed ([`Summary`]).
+//! In every round each device is measured once, in an order that changes from round to round, so that a drift of the
+//! machine affects all of them alike. Ratios are taken within a round; the median over all rounds has an interval from
+//! order statistics, so no distribution is assumed ([`Summary`]).
 
 use crate::run::TrialRecord;
 use crate::search::Spoils;
@@ -26,15 +26,16 @@ pub struct Sample {
     /// ns; `None` where nothing came back.
     pub p50_ns: Option<f64>,
     pub p99_ns: Option<f64>,
-    /// Why it may not be trusted, a sentence each. What the tester could not send is no doubt here: how much it sent is shown.
+    /// Why it may not be trusted, a sentence each. What the tester could not send is no doubt here: how much it sent
+    /// is shown.
     pub doubts: Vec<String>,
     /// Whether the doubts concern what it was run for: it is left out.
     pub spoiled: bool,
 }
 
 impl Sample {
-    /// That of a trial in so many directions at once; its latencies are those of all of them. `latency` says that it was run for these, and
-    /// not for the rate.
+    /// That of a trial in so many directions at once; its latencies are those of all of them. `latency` says that it
+    /// was run for these, and not for the rate.
     pub fn of(record: &TrialRecord, ways: u32, latency: bool) -> Sample {
         let outcome = &record.outcome;
         let sent_pps = outcome.sent as f64 / outcome.duration / f64::from(ways.max(1));
@@ -52,8 +53,8 @@ impl Sample {
     }
 }
 
-/// The order in which devices are measured in a round (from 0 on): each is first as often as any other, and the direction alternates, so
-/// that every device follows every other.
+/// The order in which devices are measured in a round (from 0 on): each is first as often as any other, and the
+/// direction alternates, so that every device follows every other.
 pub fn order(devices: usize, round: usize) -> Vec<usize> {
     let turned = (0..devices).map(|at| (at + round / 2) % devices);
     if round.is_multiple_of(2) { turned.collect() } else { turned.rev().collect() }
@@ -100,7 +101,8 @@ impl Compared {
     }
 }
 
-/// Figures of all devices; `rounds` has a sample for each device, in their order. Each device that is named has its row.
+/// Figures of all devices; `rounds` has a sample for each device, in their order. Each device that is named has its
+/// row.
 pub fn compare(targets: &[String], rounds: &[Vec<Sample>]) -> Vec<Compared> {
     let whole: Vec<&Vec<Sample>> = rounds.iter().filter(|round| round.len() == targets.len()).collect();
     let one = |(at, target): (usize, &String)| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The machine that a measurement ran on, and what about it speaks against the figures.
 //!
-//! Everything is read from the files below a given root, `/` on a real machine: `proc` and `sys`. Nothing here fails: what cannot be
-//! read is unknown, and said to be.
+//! Everything is read from the files below a given root, `/` on a real machine: `proc` and `sys`. Nothing here fails:
+//! what cannot be read is unknown, and said to be.
 
 mod cores;
 mod interfaces;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! When frames leave. Given the time, a [`Pacer`] says how many are due; given how many the device took, it keeps the account.
+//! When frames leave. Given the time, a [`Pacer`] says how many are due; given how many the device took, it keeps the
+//! account.
 //!
 //! ```text
 //!   due(now) ──► frames, due time of the first ──► the caller writes and sends them ──► sent(now, taken)
 //! ```
 //!
 //! **Late frames.** A frame that is due is sent as soon as the device takes it, as long as it is not later than the
-//! `allowance`: so short pauses of the tester are caught up, by frames closer together than asked for. A frame later than
-//! that is given up and counted as unsent. Nothing is ever sent later than that, and nothing vanishes:
+//! `allowance`: so short pauses of the tester are caught up, by frames closer together than asked for. A frame later
+//! than that is given up and counted as unsent. Nothing is ever sent later than that, and nothing vanishes:
 //!
 //! ```text
 //!   intended = sent + unsent + pending            at every moment, where the pattern and its limits fix what is intended
@@ -17,8 +18,8 @@
 //! was to offer, and its verdict says so. A large allowance hides a slow tester behind bursts that the device may
 //! have no room for; a small one gives up frames for every hiccup of the machine.
 //!
-//! **Achieved departures.** Gaps and lateness are measured where the device takes the frames: those that it takes in one call
-//! have a gap of 0, even if the wire puts them one after the other.
+//! **Achieved departures.** Gaps and lateness are measured where the device takes the frames: those that it takes in
+//! one call have a gap of 0, even if the wire puts them one after the other.
 
 pub mod rate;
 mod schedule;
@@ -55,8 +56,8 @@ pub enum Departures {
     Constant,
     /// With gaps of an exponential distribution, drawn from a seed.
     Poisson { seed: u64 },
-    /// Groups of `frames` back to back. Without `gap_ns`, the rate is the mean; with it, it is that within a burst, and the gap is
-    /// between the end of a burst and the start of the next.
+    /// Groups of `frames` back to back. Without `gap_ns`, the rate is the mean; with it, it is that within a burst, and
+    /// the gap is between the end of a burst and the start of the next.
     Bursts { frames: u32, gap_ns: Option<u64> },
 }
 
@@ -90,8 +91,8 @@ pub enum Bursting {
 }
 
 impl Request {
-    /// The pattern for frames of `size` bytes with FCS (the mean, where they are mixed) on a line of `line` bits per second,
-    /// where it is known.
+    /// The pattern for frames of `size` bytes with FCS (the mean, where they are mixed) on a line of `line` bits per
+    /// second, where it is known.
     pub fn pattern(&self, size: f64, line: Option<f64>) -> Result<Pattern, RateError> {
         let rate = self.rate.frames_per_second(size, line)?;
         let full = line.map(|line| line / rate::wire_bits(size));
@@ -129,8 +130,8 @@ impl Pattern {
 /// Steps of a ramp, from the first to the full load.
 const RAMP_STEPS: u32 = 8;
 
-/// Departures that rise to a rate (frames per second) in equal steps with equal gaps, in `rise` ns from `start` (ns) on: for
-/// [`Stream::after`](crate::station::Stream::after).
+/// Departures that rise to a rate (frames per second) in equal steps with equal gaps, in `rise` ns from `start` (ns)
+/// on: for [`Stream::after`](crate::station::Stream::after).
 pub fn ramp(start: u64, rise: u64, rate: f64, allowance: u64) -> VecDeque<Pacer> {
     let step = rise / u64::from(RAMP_STEPS);
     let limit = Limit { frames: None, duration: Some(step) };
@@ -155,15 +156,16 @@ pub struct Limit {
 pub struct Due {
     /// How many frames are to be sent now.
     pub frames: usize,
-    /// Due time of the first of them, or, if nothing is to be sent now, of the next frame at all; `None` after the last.
+    /// Due time of the first of them, or, if nothing is to be sent now, of the next frame at all; `None` after the
+    /// last.
     pub first: Option<u64>,
 }
 
 /// What became of the departures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// All departures from start to end: sent + unsent + pending. `None` if nobody knows yet: without limit, and for random
-    /// departures or line rate that are limited by time alone, until they are over.
+    /// All departures from start to end: sent + unsent + pending. `None` if nobody knows yet: without limit, and for
+    /// random departures or line rate that are limited by time alone, until they are over.
     pub intended: Option<u64>,
     pub sent: u64,
     /// Given up as they were too late.
@@ -283,21 +285,23 @@ impl Pacer {
         }
     }
 
-    /// Departures at times that are [given](Pacer::give): those of a capture. None is given up, as each is a frame of its own: what is
-    /// late is seen in [`Achieved::lateness`].
+    /// Departures at times that are [given](Pacer::give): those of a capture. None is given up, as each is a frame of
+    /// its own: what is late is seen in [`Achieved::lateness`].
     pub fn timed(start: u64, limit: Limit) -> Pacer {
         let timed = Schedule::Timed(Timed::new(start));
         Pacer { schedule: Some(timed), intended: None, ..Pacer::new(Pattern::Line, start, limit, u64::MAX) }
     }
 
-    /// The next times, in ns after the start and in their order, for a pacer that is [`timed`](Pacer::timed); none: there are no more.
+    /// The next times, in ns after the start and in their order, for a pacer that is [`timed`](Pacer::timed); none:
+    /// there are no more.
     pub fn give(&mut self, times: &[u64]) {
         if let Some(Schedule::Timed(timed)) = &mut self.schedule {
             timed.give(times);
         }
     }
 
-    /// What is due at `now` (ns), at most `most` frames; gives up what is too late. A clock that goes back stands still.
+    /// What is due at `now` (ns), at most `most` frames; gives up what is too late. A clock that goes back stands
+    /// still.
     pub fn due(&mut self, now: u64, most: usize) -> Due {
         self.now = self.now.max(now);
         if self.schedule.is_none() {
@@ -325,7 +329,8 @@ impl Pacer {
             self.drawn -= 1;
             self.unsent += 1;
         }
-        // What is not drawn, and later than all that is, may be much after a pause: a constant rate skips it by one division.
+        // What is not drawn, and later than all that is, may be much after a pause: a constant rate skips it by one
+        // division.
         if schedule.at() < time {
             let skipped = schedule.skip_before(time.min(self.end), self.left);
             self.left -= skipped;
@@ -400,7 +405,8 @@ impl Pacer {
         }
     }
 
-    /// There are no more frames: departures after the last one are none. `unsent`: what had been given up when that was sent.
+    /// There are no more frames: departures after the last one are none. `unsent`: what had been given up when that was
+    /// sent.
     pub fn out_of_frames(&mut self, unsent: u64) {
         self.unsent = self.unsent.min(unsent);
         (self.drawn, self.left) = (0, 0);

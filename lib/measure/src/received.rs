@@ -9,8 +9,9 @@
 //!   └─► latency, jitter
 //! ```
 //!
-//! For each flow, frames = unique + duplicates + stale, and once it is known how many frames were sent, lost = sent - unique:
-//! exactly, unless frames were stale. Frames of which the stamp is whole and another byte is damaged are not recognised as such.
+//! For each flow, frames = unique + duplicates + stale, and once it is known how many frames were sent, lost = sent -
+//! unique: exactly, unless frames were stale. Frames of which the stamp is whole and another byte is damaged are not
+//! recognised as such.
 
 mod density;
 mod flow;
@@ -47,7 +48,8 @@ pub struct Settings {
     pub ramp: Option<u16>,
     /// How many flows there are, numbered from 0.
     pub flows: u32,
-    /// How many gaps in the sequence numbers of a flow are remembered; a gap takes 40 bytes, and only flows that have some use any.
+    /// How many gaps in the sequence numbers of a flow are remembered; a gap takes 40 bytes, and only flows that have
+    /// some use any.
     pub gaps_per_flow: usize,
     /// One of this many frames is recorded in the histogram of latencies.
     pub latency_every: u32,
@@ -149,8 +151,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Takes off frames that the kernel refused after the tester had handed them over: they were never on the way, so as many of
-    /// the missing ones are not lost, but unsent.
+    /// Takes off frames that the kernel refused after the tester had handed them over: they were never on the way, so
+    /// as many of the missing ones are not lost, but unsent.
     pub fn take_off(&mut self, account: &mut Account, refused: u64) {
         let frames = refused.min(self.lost).min(account.sent);
         self.lost -= frames;
@@ -165,7 +167,8 @@ impl Received {
         Received {
             settings,
             flows: vec![Flow::NEW; settings.flows as usize].into(),
-            // Room for all, which takes no memory until it is used: to move them while frames come in would take milliseconds.
+            // Room for all, which takes no memory until it is used: to move them while frames come in would take
+            // milliseconds.
             histories: Vec::with_capacity(settings.flows as usize),
             counters: Counters::default(),
             latencies: Latencies::new(settings.latency_every, settings.floor),
@@ -219,8 +222,8 @@ impl Received {
         }
     }
 
-    /// Whether a broken stamp was one of this trial: nobody else's bytes in this place have its mark, or half of it and the
-    /// number of a flow. So every stamp with one damaged byte is recognised.
+    /// Whether a broken stamp was one of this trial: nobody else's bytes in this place have its mark, or half of it and
+    /// the number of a flow. So every stamp with one damaged byte is recognised.
     #[cold]
     fn was_ours(&self, stamp: &Stamp) -> bool {
         let ([a, b], [ours_a, ours_b]) = (stamp.run.to_be_bytes(), self.settings.run.to_be_bytes());
@@ -256,8 +259,8 @@ impl Received {
         }
     }
 
-    /// A frame of a flow that is not in order, or no longer: whether it follows the frame that came before it, or `None` if it
-    /// is a duplicate or stale.
+    /// A frame of a flow that is not in order, or no longer: whether it follows the frame that came before it, or
+    /// `None` if it is a duplicate or stale.
     #[inline(never)]
     fn out_of_order(&mut self, stamp: Stamp, now: u64) -> Option<bool> {
         let flow = &mut self.flows[stamp.flow as usize];
@@ -293,8 +296,8 @@ impl Received {
         &self.latencies
     }
 
-    /// Exchanges the recorded latencies for others, which are empty: so those of an interval are handed to another thread, which
-    /// sums them up, while this one goes on receiving.
+    /// Exchanges the recorded latencies for others, which are empty: so those of an interval are handed to another
+    /// thread, which sums them up, while this one goes on receiving.
     pub fn swap_latencies(&mut self, others: &mut Latencies) {
         std::mem::swap(&mut self.latencies, others);
     }
@@ -330,9 +333,10 @@ impl Received {
         self.last
     }
 
-    /// When the last frame that is missing was sent, as recovery from overload asks (RFC 2544 26.5): ns before `now`. It is known by
-    /// the frame that showed the gap, so the lost one was sent up to one gap of its flow earlier. Frames lost at the very end of a flow
-    /// are not seen here, but by [`close`](Received::close). `None` if none is missing.
+    /// When the last frame that is missing was sent, as recovery from overload asks (RFC 2544 26.5): ns before `now`.
+    /// It is known by the frame that showed the gap, so the lost one was sent up to one gap of its flow earlier.
+    /// Frames lost at the very end of a flow are not seen here, but by [`close`](Received::close). `None` if none
+    /// is missing.
     pub fn last_missing(&self, now: u64) -> Option<u64> {
         let gaps = self.histories.iter().filter_map(History::last_gap);
         gaps.filter_map(|time| Stamp { time, ..Stamp::default() }.age(now)).min()

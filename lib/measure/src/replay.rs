@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! A capture sent again: read from a pcap or pcapng file, with its own timing, faster or slower, or at any rate; once, some
-//! times, or for ever.
+//! A capture sent again: read from a pcap or pcapng file, with its own timing, faster or slower, or at any rate; once,
+//! some times, or for ever.
 //!
 //! [`Capture::read`] keeps all frames in memory, up to a limit. [`Replay`] is a source of [`Frames`] like
 //! [`Traffic`](crate::traffic::Traffic): for a rate, pace it in the same way; for the capture's timing, ask for the
-//! [`times`](Replay::times) of the next frames. Frames are sent as they were captured, without stamps: a receiver can count
-//! them.
+//! [`times`](Replay::times) of the next frames. Frames are sent as they were captured, without stamps: a receiver can
+//! count them.
 
 mod formats;
 
@@ -145,8 +145,9 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Reads a pcap file (with microseconds or nanoseconds, of either byte order) or a pcapng file (all packet blocks, of all
-    /// interfaces). `pad` fills frames that were not captured whole with zeros. At most `limit` bytes of frames are kept.
+    /// Reads a pcap file (with microseconds or nanoseconds, of either byte order) or a pcapng file (all packet blocks,
+    /// of all interfaces). `pad` fills frames that were not captured whole with zeros. At most `limit` bytes of
+    /// frames are kept.
     ///
     /// # Errors
     /// What is wrong with the file, and where.
@@ -249,7 +250,8 @@ pub struct Replay {
     /// Whether a speed was asked for.
     timed: bool,
     speed: f64,
-    /// From the start of a loop to that of the next, in ns of the capture: its duration and a mean gap, of 0 for one frame.
+    /// From the start of a loop to that of the next, in ns of the capture: its duration and a mean gap, of 0 for one
+    /// frame.
     turn: u64,
     /// Number of the next frame's loop, from 0, and the frame's number in it.
     next: (u64, usize),
@@ -280,8 +282,8 @@ impl Replay {
     }
 
     /// When the next `count` frames, of at most 256 and of as many as there are, are to be sent, in ns after the first
-    /// frame, at the playback's speed, or at the capture's if it has none. Between two loops there is a mean gap; a capture
-    /// without duration has none.
+    /// frame, at the playback's speed, or at the capture's if it has none. Between two loops there is a mean gap; a
+    /// capture without duration has none.
     pub fn times(&mut self, count: usize) -> &[u64] {
         let mut times = std::mem::take(&mut self.times);
         times.clear();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A run's report: the results, how far they follow RFC 2544, why trials may not be trusted, the machine, and the raw trials.
+//! A run's report: the results, how far they follow RFC 2544, why trials may not be trusted, the machine, and the raw
+//! trials.
 //!
 //! It is made of a [`Run`], finished or not, and written as
 //!

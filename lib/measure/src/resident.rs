@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Who lives at a tester's end of a cable: a host that answers ARP (RFC 826), neighbor solicitations (RFC 4861) and pings for its
-//! addresses, and asks for the device's MAC address. RFC 2544 appendix C wants a device to find its neighbors by itself.
+//! Who lives at a tester's end of a cable: a host that answers ARP (RFC 826), neighbor solicitations (RFC 4861) and
+//! pings for its addresses, and asks for the device's MAC address. RFC 2544 appendix C wants a device to find its
+//! neighbors by itself.
 
 use perigee_net::{MacAddr, Prefix, solicited_node};
 use perigee_packet::wire::icmp6::{self, Message};

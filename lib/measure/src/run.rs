@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A whole run of RFC 2544's tests over all frame sizes.
 //!
-//! For each frame size in turn: throughput, then latency, frame loss rate, back-to-back frames and recovery, as the profile has
-//! them, and reset if it was asked for. A run is its [`Settings`] and the [`TrialRecord`]s so far, and nothing else: the next trial
-//! and all results follow from the two. So a stored run goes on ([`Run::resume`]).
+//! For each frame size in turn: throughput, then latency, frame loss rate, back-to-back frames and recovery, as the
+//! profile has them, and reset if it was asked for. A run is its [`Settings`] and the [`TrialRecord`]s so far, and
+//! nothing else: the next trial and all results follow from the two. So a stored run goes on ([`Run::resume`]).
 //!
 //! ```text
 //!  next() ─► size, trial ─► the caller runs it ─► record ─► report() ─► next() ...
@@ -48,7 +48,8 @@ pub struct Skipped {
     pub why: String,
 }
 
-/// How far a run is. Written out, it is a line such as "64 bytes: throughput (rfc2544): halving, 3rd trial; about 4 min left".
+/// How far a run is. Written out, it is a line such as "64 bytes: throughput (rfc2544): halving, 3rd trial; about 4 min
+/// left".
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     /// Trials that were run.
@@ -184,7 +185,8 @@ impl Run {
         Progress { done: self.records.len(), left: self.left(), now: self.next(), nth }
     }
 
-    /// An estimate of what is left: of the search under way, and of the tests to come as if the device were as fast as it seems.
+    /// An estimate of what is left: of the search under way, and of the tests to come as if the device were as fast as
+    /// it seems.
     pub fn left(&self) -> Left {
         let around = self.settings.profile.around();
         let under_way = self.stages.last().map(|stage| stage.left(around));
@@ -204,7 +206,8 @@ impl Run {
         self.stages.last().is_some_and(|stage| stage.size == size && stage.test() == test && stage.next().is_some())
     }
 
-    /// What the throughput at a size may be, in frames per second: what its search points to, or that of the size before.
+    /// What the throughput at a size may be, in frames per second: what its search points to, or that of the size
+    /// before.
     fn guess(&self, size: u32) -> f64 {
         let maximum = self.settings.maximum(size).unwrap_or(f64::INFINITY);
         let mut tests = self.stages.iter().filter(|stage| stage.test() == Test::Throughput);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Searches: which trial comes next, and what the trials so far say about the device.
 //!
-//! A search is a [`Method`] (its settings) and the [`Outcome`]s so far, and nothing else: the next trial and the result are
-//! pure functions of the two. So an interrupted search continues where it stopped ([`Search::resume`]), and the time it still needs
-//! is estimated by running it against a model of the device ([`Search::left`]).
+//! A search is a [`Method`] (its settings) and the [`Outcome`]s so far, and nothing else: the next trial and the result
+//! are pure functions of the two. So an interrupted search continues where it stopped ([`Search::resume`]), and the
+//! time it still needs is estimated by running it against a model of the device ([`Search::left`]).
 //!
 //! Loads are frames per second, one way, as in RFC 2544; durations are seconds.
 
@@ -153,8 +153,8 @@ impl<M: Method> Search<M> {
         self.method.found(&self.outcomes)
     }
 
-    /// How long the search will still take if the device behaves as it has so far. `around` is the time before and after each trial
-    /// (learning, listening, settling), in seconds.
+    /// How long the search will still take if the device behaves as it has so far. `around` is the time before and
+    /// after each trial (learning, listening, settling), in seconds.
     pub fn left(&self, around: f64) -> Left {
         let likely = self.method.likely(&self.outcomes);
         let mut outcomes = self.outcomes.clone();

@@ -12,16 +12,18 @@
 //! +---------------+
 //! ```
 //!
-//! It stands at the start of the payload of UDP, of an ICMP echo, or of TCP, and fits the smallest Ethernet frame with IPv4 and UDP.
+//! It stands at the start of the payload of UDP, of an ICMP echo, or of TCP, and fits the smallest Ethernet frame with
+//! IPv4 and UDP.
 //!
 //! `check` makes the ones' complement sum (RFC 1071) of the nine words 0xffff. This has two uses. A frame's UDP, TCP or
-//! ICMP checksum does not depend on the stamp, as 0xffff is a zero of that arithmetic: it is computed once per flow. And a damaged
-//! stamp is recognised, unless the damage keeps the sum modulo 65535. Precisely:
+//! ICMP checksum does not depend on the stamp, as 0xffff is a zero of that arithmetic: it is computed once per flow.
+//! And a damaged stamp is recognised, unless the damage keeps the sum modulo 65535. Precisely:
 //!
-//! - Every change of one byte is recognised: it changes the sum by at most 255 or 255 * 256, which is no multiple of 65535.
+//! - Every change of one byte is recognised: it changes the sum by at most 255 or 255 * 256, which is no multiple of
+//!   65535.
 //! - Every change within one 16-bit word is recognised, except 0x0000 to 0xffff and back.
-//! - Changes of several words are missed where their differences cancel, as when two words are swapped; of random damage,
-//!   one in 65535.
+//! - Changes of several words are missed where their differences cancel, as when two words are swapped; of random
+//!   damage, one in 65535.
 //! - 18 zero bytes are not a stamp, as their sum is 0.
 
 use perigee_packet::wire::{Ipv4, Ipv6, ethernet::ethertype, protocol, udp, vlan};
@@ -81,7 +83,8 @@ impl Stamp {
         }
     }
 
-    /// How long ago it was sent, in ns; `None` if it is from the future, that is, more than half of the clock's range old.
+    /// How long ago it was sent, in ns; `None` if it is from the future, that is, more than half of the clock's range
+    /// old.
     #[inline]
     pub fn age(&self, now: u64) -> Option<u64> {
         let age = now.wrapping_sub(self.time) & TIME;
@@ -144,8 +147,8 @@ fn place(frame: &[u8]) -> Option<&[u8; LENGTH]> {
     payload(frame)?.first_chunk()
 }
 
-/// The payload that a stamp would stand in: behind up to two VLAN tags, IPv4 with options or IPv6 with extension headers,
-/// and UDP, TCP with options, or an ICMP echo.
+/// The payload that a stamp would stand in: behind up to two VLAN tags, IPv4 with options or IPv6 with extension
+/// headers, and UDP, TCP with options, or an ICMP echo.
 #[inline(never)]
 fn payload(frame: &[u8]) -> Option<&[u8]> {
     let inner = vlan::innermost(frame).ok().filter(|inner| inner.tags <= 2)?;
@@ -167,7 +170,8 @@ fn payload(frame: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows the header of the upper layer, in an even distance from its start, so that its checksum does not see the stamp.
+/// What follows the header of the upper layer, in an even distance from its start, so that its checksum does not see
+/// the stamp.
 fn upper_payload(protocol: u8, upper: &[u8]) -> Option<&[u8]> {
     const ECHO_REPLY: u8 = 0;
     const ECHO_REQUEST: u8 = 8;

@@ -6,12 +6,12 @@
 //!      ◄─ Listener: queue ─► received: counted, put in order, timed     ─► Resident: answers ARP and neighbor discovery
 //! ```
 //!
-//! The caller gives a clock, and threads: one station with both ends is a tester on one core, two with an end each are one on two.
-//! What they must know of each other is in [`Course`].
+//! The caller gives a clock, and threads: one station with both ends is a tester on one core, two with an end each are
+//! one on two. What they must know of each other is in [`Course`].
 //!
-//! **A refused frame** keeps the time of its first attempt in its stamp, so that a latency counts from when the frame was due to leave
-//! (else a device that stalls would look better than it is), and its place in the order. It is sent with the next ones that are due;
-//! frames that are too late by then are counted as unsent ([`crate::pace`]).
+//! **A refused frame** keeps the time of its first attempt in its stamp, so that a latency counts from when the frame
+//! was due to leave (else a device that stalls would look better than it is), and its place in the order. It is sent
+//! with the next ones that are due; frames that are too late by then are counted as unsent ([`crate::pace`]).
 
 use crate::pace::{Account, Achieved, Limit, Pacer};
 use crate::received::{Counters, Latencies, Received, Settings, Snapshot};
@@ -58,7 +58,8 @@ impl Course {
         })
     }
 
-    /// The seconds of which stations report begin at this time (ns), as a ramp's are none of the trial's. Before the stations run.
+    /// The seconds of which stations report begin at this time (ns), as a ramp's are none of the trial's. Before the
+    /// stations run.
     pub fn report_from(&self, time: u64) {
         self.reported.store(time, Ordering::Relaxed);
     }
@@ -107,7 +108,8 @@ pub struct Stream {
     ramp: Option<(VecDeque<Pacer>, u16)>,
     /// Frames of the ramp that were sent.
     climbed: u64,
-    /// Of the frames that are not written yet, how many departures the pacer knows already; `None` if it knows all by itself.
+    /// Of the frames that are not written yet, how many departures the pacer knows already; `None` if it knows all by
+    /// itself.
     ahead: Option<usize>,
     /// The departures to go on with, and what became of those before.
     then: Option<Pacer>,
@@ -166,8 +168,8 @@ impl Stream {
         stream
     }
 
-    /// Sends frames by these departures first, one pacer after the other, with another mark in their stamps: a load that rises. They
-    /// count nowhere else; a listener knows the mark ([`Settings::ramp`]).
+    /// Sends frames by these departures first, one pacer after the other, with another mark in their stamps: a load
+    /// that rises. They count nowhere else; a listener knows the mark ([`Settings::ramp`]).
     pub fn after(mut self, ramp: VecDeque<Pacer>, run: u16) -> Stream {
         self.ramp = (!ramp.is_empty()).then_some((ramp, run));
         self
@@ -344,7 +346,8 @@ impl Listener {
         Latencies::new(self.latency_every, self.floor)
     }
 
-    /// Closes an interval: its latencies. Memory for the next one costs the loop less than emptying or copying that of the last.
+    /// Closes an interval: its latencies. Memory for the next one costs the loop less than emptying or copying that of
+    /// the last.
     fn interval(&mut self) -> Latencies {
         let mut latencies = self.none();
         self.received.swap_latencies(&mut latencies);
@@ -415,8 +418,9 @@ impl End {
     }
 }
 
-/// What a station reports once a second, and at its end: its counters, and the latencies since the last time, by listener. All
-/// latencies of a trial are those of its reports together: they are summed up elsewhere, as that takes longer than a loop may pause.
+/// What a station reports once a second, and at its end: its counters, and the latencies since the last time, by
+/// listener. All latencies of a trial are those of its reports together: they are summed up elsewhere, as that takes
+/// longer than a loop may pause.
 pub type Report<'a> = &'a mut dyn FnMut(Snapshot, Vec<Latencies>);
 
 /// One core's ends of cables.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Trials as RFC 2544 section 23 has them: a pause, learning frames, the trial, and a wait for frames that are still under way.
+//! Trials as RFC 2544 section 23 has them: a pause, learning frames, the trial, and a wait for frames that are still
+//! under way.
 //!
 //! ```text
 //!  Trial ─► Tester: streams and listeners at the ends of the cables ─► Surroundings: threads, a clock, ports' counters
@@ -164,7 +165,8 @@ impl Tester {
         }
     }
 
-    /// Learning frames (RFC 2544 23, phase b): a few each way, and how many of them came through. Then the time to settle.
+    /// Learning frames (RFC 2544 23, phase b): a few each way, and how many of them came through. Then the time to
+    /// settle.
     ///
     /// # Errors
     /// As [`Surroundings::run`].
@@ -188,7 +190,8 @@ impl Tester {
         Ok(learned)
     }
 
-    /// The rate that the tester reaches, in frames per second each way: as many as the ports take, for `seconds`. The slowest way counts.
+    /// The rate that the tester reaches, in frames per second each way: as many as the ports take, for `seconds`. The
+    /// slowest way counts.
     ///
     /// # Errors
     /// As [`Surroundings::run`].

@@ -8,9 +8,9 @@
 //! plan         which flow and size the next frames have    columns: what differs in the heads of a burst
 //! ```
 //!
-//! Nothing is computed for a frame that can be computed before: a flow's headers with their checksums are copied, and the
-//! stamp, which no checksum depends on ([`crate::stamp`]), is written. Beyond 65,536 flows the fields that differ are
-//! written into a prototype instead, and their parts added to the checksums (as in RFC 1624).
+//! Nothing is computed for a frame that can be computed before: a flow's headers with their checksums are copied, and
+//! the stamp, which no checksum depends on ([`crate::stamp`]), is written. Beyond 65,536 flows the fields that differ
+//! are written into a prototype instead, and their parts added to the checksums (as in RFC 1624).
 
 mod columns;
 mod combinations;
@@ -60,13 +60,14 @@ pub trait Frames {
     /// `now` in ns and `run` are what the stamps say.
     fn write(&mut self, batch: &mut Batch, mask: Mask, now: u64, run: u16) -> usize;
 
-    /// Frames that were written, but will never be sent, as the port took none or their time is over: their sequence numbers
-    /// are used again, so a receiver does not miss them. They are the packets of `mask`, and the last ones that were
-    /// written; of their flows, the sequence goes on where it was, but the next frame is that behind them.
+    /// Frames that were written, but will never be sent, as the port took none or their time is over: their sequence
+    /// numbers are used again, so a receiver does not miss them. They are the packets of `mask`, and the last ones
+    /// that were written; of their flows, the sequence goes on where it was, but the next frame is that behind
+    /// them.
     fn unsent(&mut self, batch: &Batch, mask: Mask);
 
-    /// When the next `count` frames are to be sent, in ns after the first one, if they say it themselves; of at most 256 and of as
-    /// many as there are. Nothing, where they are sent at whatever rate is asked for.
+    /// When the next `count` frames are to be sent, in ns after the first one, if they say it themselves; of at most
+    /// 256 and of as many as there are. Nothing, where they are sent at whatever rate is asked for.
     fn departures(&mut self, _count: usize) -> &[u64] {
         &[]
     }
@@ -125,8 +126,8 @@ impl Traffic {
         compile::compile(description, &mut read)
     }
 
-    /// Lets stamps number the flows from here on, not from 0: so that of several traffics, on several queues, each flow has
-    /// a number of its own. After the largest number comes 0.
+    /// Lets stamps number the flows from here on, not from 0: so that of several traffics, on several queues, each flow
+    /// has a number of its own. After the largest number comes 0.
     pub fn number_from(&mut self, first: u32) {
         self.first_flow = first;
     }
@@ -214,7 +215,8 @@ impl Traffic {
         run: u16,
         length: usize,
     ) -> usize {
-        // In variables of their own, all this stays in registers: the compiler cannot know that a packet's bytes are none of it.
+        // In variables of their own, all this stays in registers: the compiler cannot know that a packet's bytes are
+        // none of it.
         let (heads, stride, columns) = self.heads.view(&self.prototype);
         let (lengths, flows) = (&self.plan.lengths[..], &self.plan.flows[..]);
         let (sequences, filling) = (&mut self.sequences[..], &self.prototype.tail[..]);
@@ -246,5 +248,6 @@ impl Traffic {
     }
 }
 
-// A head ends where the stamp does: nothing of the payload is in it, as headers and stamp are never shorter than a frame.
+// A head ends where the stamp does: nothing of the payload is in it, as headers and stamp are never shorter than a
+// frame.
 const _: () = assert!(14 + 20 + 8 + stamp::LENGTH >= SHORTEST);

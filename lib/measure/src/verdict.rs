@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Why a trial may not be trusted.
 //!
-//! A tester has shortcomings of its own: it sends too little, too late, or loses what came back. What it knows of them is gathered in
-//! [`Observed`], and judged into [`Doubt`]s, each of which says what it spoils. A trial without doubts is not thereby right, but
-//! nothing that is known speaks against it.
+//! A tester has shortcomings of its own: it sends too little, too late, or loses what came back. What it knows of them
+//! is gathered in [`Observed`], and judged into [`Doubt`]s, each of which says what it spoils. A trial without doubts
+//! is not thereby right, but nothing that is known speaks against it.
 
 use crate::environment::Meanwhile;
 use crate::pace::Account;
@@ -26,7 +26,8 @@ pub struct Observed<'a> {
     pub account: Option<Account>,
     pub outcome: Option<&'a Outcome>,
     pub latency: Option<&'a LatencySummary>,
-    /// Frames that the tester's ports had to drop on receive, by their own counters: no descriptor or no buffer was free.
+    /// Frames that the tester's ports had to drop on receive, by their own counters: no descriptor or no buffer was
+    /// free.
     pub missed: u64,
     /// Frames that they found damaged.
     pub receive_errors: u64,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! Our MLRsearch and the package of that name by the authors of RFC 9971 (PyPI, 1.2.1; Apache-2.0, which we run and do not copy) on
-//! the same simulated devices. The two choose different trials, but bounds and conditional throughput have to agree within the
-//! goal's width and the device's noise. Also, each side's results have to follow from its own trials (`tests/judge`).
+//! Our MLRsearch and the package of that name by the authors of RFC 9971 (PyPI, 1.2.1; Apache-2.0, which we run and do
+//! not copy) on the same simulated devices. The two choose different trials, but bounds and conditional throughput have
+//! to agree within the goal's width and the device's noise. Also, each side's results have to follow from its own
+//! trials (`tests/judge`).
 //!
-//! The package is looked for with the Python that `PERIGEE_MLRSEARCH_PYTHON` names, else with the one that `./x test` makes in
-//! `target/mlrsearch`, else with `python3`. Without it the tests say so and are reported as ignored; in CI (`CI=true`) they fail.
+//! The package is looked for with the Python that `PERIGEE_MLRSEARCH_PYTHON` names, else with the one that `./x test`
+//! makes in `target/mlrsearch`, else with `python3`. Without it the tests say so and are reported as ignored; in CI
+//! (`CI=true`) they fail.
 
 mod judge;
 mod simulated;
@@ -126,7 +128,8 @@ fn is_close(a: Option<f64>, b: Option<f64>, share: f64) -> bool {
     }
 }
 
-/// Both goals of RFC 9971 section 4.10 and one that allows some loss; and goals with many short trials, as FD.io measures.
+/// Both goals of RFC 9971 section 4.10 and one that allows some loss; and goals with many short trials, as FD.io
+/// measures.
 fn goals() -> [Vec<Goal>; 2] {
     let partial = Goal { name: "partial".into(), loss_ratio: 0.005, ..Goal::tst009() };
     let short = Goal { final_duration: 1.0, duration_sum: 21.0, name: "ndr".into(), ..Goal::tst009() };
@@ -134,7 +137,8 @@ fn goals() -> [Vec<Goal>; 2] {
     [vec![Goal::rfc2544(), Goal::tst009(), partial], vec![short, short_partial]]
 }
 
-/// Devices, and by how much two results may differ beyond the width, as a share of the load; `None` if they are not compared.
+/// Devices, and by how much two results may differ beyond the width, as a share of the load; `None` if they are not
+/// compared.
 fn devices(random: &mut Random) -> Vec<(&'static str, Device, Option<f64>)> {
     let mut devices = vec![
         ("clean", Device::Clean, Some(0.0)),

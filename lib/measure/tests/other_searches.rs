@@ -118,8 +118,8 @@ fn bursts_that_say_nothing_about_buffers() {
     assert_eq!(run(back_to_back(MAXIMUM * 0.5), &mut slow).0.found().applies, Applies::TesterTooSlow);
 }
 
-/// A burst that was shorter than intended, but within the tolerance, used to count with the length that was sent. In long bursts
-/// the difference exceeded the resolution, and the same burst was asked for forever.
+/// A burst that was shorter than intended, but within the tolerance, used to count with the length that was sent. In
+/// long bursts the difference exceeded the resolution, and the same burst was asked for forever.
 #[test]
 fn a_tester_that_is_hardly_too_slow_does_not_keep_a_burst_search_from_its_end() {
     let device = Device::Bucket { limit: MAXIMUM * 0.9, frames: 1e6 };

@@ -160,8 +160,8 @@ fn seconds<M: Method>(method: M, device: &mut Simulated, around: f64) -> (Search
     (search, seconds)
 }
 
-/// All tests of the quick profile together take less than a minute per frame size, in simulated time, for a device with a buffer
-/// and for one with noise.
+/// All tests of the quick profile together take less than a minute per frame size, in simulated time, for a device with
+/// a buffer and for one with noise.
 #[test]
 fn quick_takes_a_minute_for_a_frame_size() {
     let maximum = 3e6;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Whole trials over a device that loses, duplicates, delays and damages frames, received in batches, against sets of what
-//! was sent and what came.
+//! Whole trials over a device that loses, duplicates, delays and damages frames, received in batches, against sets of
+//! what was sent and what came.
 
 mod frames;
 

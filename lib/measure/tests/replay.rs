@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Captures of all formats, written here as the drafts describe them, read back and sent; and broken ones.
 //!
-//! `PERIGEE_FUZZ` multiplies the number of broken files (60,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
+//! `PERIGEE_FUZZ` multiplies the number of broken files (60,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one
+//! each time).
 
 use perigee_measure::replay::{Capture, LIMIT, Playback, Replay, ReplayError};
 use perigee_measure::traffic::Frames;

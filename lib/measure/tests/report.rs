@@ -205,7 +205,8 @@ fn markdown_tables_are_whole() {
     }
 }
 
-/// "This machine cannot answer: in 0 of 20 trials the tester sent less than was asked for, down to 0%", with trials that were forwarded.
+/// "This machine cannot answer: in 0 of 20 trials the tester sent less than was asked for, down to 0%", with trials
+/// that were forwarded.
 #[test]
 fn a_headline_names_the_tester_that_was_the_limit() {
     let settings = || Settings { tests: vec![Test::Throughput], ..quick() };

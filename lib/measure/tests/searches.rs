@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Searches for throughput on simulated devices: the bounds enclose the limit, whatever the device and the tester are like.
+//! Searches for throughput on simulated devices: the bounds enclose the limit, whatever the device and the tester are
+//! like.
 
 mod judge;
 mod simulated;
@@ -39,8 +40,8 @@ fn goals() -> Vec<Goal> {
     vec![Goal::rfc2544(), Goal::tst009(), partial, short]
 }
 
-/// The results of all kinds of searches. Goals that are searched for together have the same final duration here: otherwise longer
-/// trials count for goals with shorter ones, and their limit is no longer defined.
+/// The results of all kinds of searches. Goals that are searched for together have the same final duration here:
+/// otherwise longer trials count for goals with shorter ones, and their limit is no longer defined.
 fn all(device: &Simulated) -> Vec<Found> {
     let together = goals().into_iter().filter(|goal| goal.final_duration == 60.0).collect();
     let mut found = run(Mlr::new(together, limits()), &mut device.clone()).0.found();
@@ -282,7 +283,8 @@ fn the_time_left_is_estimated_and_reaches_zero() {
     }
 }
 
-/// A tester that sends only half of the frames in every fifth trial does not lead to wrong results. The seeds are fixed.
+/// A tester that sends only half of the frames in every fifth trial does not lead to wrong results. The seeds are
+/// fixed.
 #[test]
 fn a_tester_that_stumbles_finds_the_limit_all_the_same() {
     let limit = 2e6;
@@ -296,9 +298,9 @@ fn a_tester_that_stumbles_finds_the_limit_all_the_same() {
     assert_eq!(right.count(), 200);
 }
 
-/// Trials for a hard limit. RFC 2544's goal: the maximum; the upper bound, which fails at once; the lower bound at three targets.
-/// TST009's goal: the upper bound at the other two targets as well. Two goals whose loss ratios differ by the width share a load,
-/// so that three loads are tried 11 times each instead of four.
+/// Trials for a hard limit. RFC 2544's goal: the maximum; the upper bound, which fails at once; the lower bound at
+/// three targets. TST009's goal: the upper bound at the other two targets as well. Two goals whose loss ratios differ
+/// by the width share a load, so that three loads are tried 11 times each instead of four.
 #[test]
 fn a_hard_limit_takes_few_trials() {
     let mut random = Random(3);
@@ -318,8 +320,8 @@ fn a_hard_limit_takes_few_trials() {
     }
 }
 
-/// A device with a known limit is found within 0.5 % in at most half of the time that binary search with verification takes.
-/// In simulated time: the trials' durations plus 7 s for each. `--nocapture` shows the figures.
+/// A device with a known limit is found within 0.5 % in at most half of the time that binary search with verification
+/// takes. In simulated time: the trials' durations plus 7 s for each. `--nocapture` shows the figures.
 #[test]
 fn mlrsearch_takes_less_than_half_of_the_time_of_a_verified_binary_search() {
     type Kind = (&'static str, fn(f64) -> Device);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Testers that send less than they are asked for, at random and by up to 90 %: the lower bound is never below what a trial of the same
-//! run forwarded, nothing that falls short lowers what is asked for, and a machine that cannot answer says so after a few trials.
+//! Testers that send less than they are asked for, at random and by up to 90 %: the lower bound is never below what a
+//! trial of the same run forwarded, nothing that falls short lowers what is asked for, and a machine that cannot answer
+//! says so after a few trials.
 
 mod simulated;
 
@@ -122,8 +123,8 @@ proptest! {
     }
 }
 
-/// Each run beside ten busy loops ended with "this machine cannot answer", though trials were forwarded without loss: it gave up
-/// at a load of which every trial lost some frames, and asked for this load twice more.
+/// Each run beside ten busy loops ended with "this machine cannot answer", though trials were forwarded without loss:
+/// it gave up at a load of which every trial lost some frames, and asked for this load twice more.
 #[test]
 fn a_run_under_load_gives_a_lower_bound() {
     for seed in 0..100 {

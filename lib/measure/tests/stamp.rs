@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The stamp: what is written is read, damage is recognised, the checksums around it stay, and it is found in every kind of
-//! frame, whatever the bytes.
+//! The stamp: what is written is read, damage is recognised, the checksums around it stay, and it is found in every
+//! kind of frame, whatever the bytes.
 //!
 //! `PERIGEE_FUZZ` multiplies the number of random frames (200,000), `PERIGEE_FUZZ_SEED` is their seed.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Whole trials at stations, on packets of the heap and a clock that goes on by itself: what is sent comes back, or is missed; a
-//! queue that refuses, a pool that is empty, a trial that is stopped; neighbors.
+//! Whole trials at stations, on packets of the heap and a clock that goes on by itself: what is sent comes back, or is
+//! missed; a queue that refuses, a pool that is empty, a trial that is stopped; neighbors.
 
 use perigee_measure::pace::{self, Bursting, Limit, Pacer, Pattern};
 use perigee_measure::received::{Latencies, Received, Settings, Snapshot};
@@ -27,7 +27,8 @@ impl Ticking {
     }
 }
 
-/// A device that loses, doubles and delays: every frame that is sent to it is given to `fate`, which says how often it comes out.
+/// A device that loses, doubles and delays: every frame that is sent to it is given to `fate`, which says how often it
+/// comes out.
 struct Device<F> {
     inside: HeapQueue,
     pool: &'static HeapPool,
@@ -177,7 +178,8 @@ fn both_ways_at_once_each_with_its_loss() {
     assert_eq!(bed.pool.in_use(), 0);
 }
 
-/// The far end takes nothing for a while, and then a little: frames are given up, what is sent is in order, and no number is missing.
+/// The far end takes nothing for a while, and then a little: frames are given up, what is sent is in order, and no
+/// number is missing.
 #[test]
 fn a_queue_that_refuses_makes_no_loss() {
     let bed = Bed::new(1000, 1000);

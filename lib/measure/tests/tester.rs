@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A tester between two ends of heap packets, on a clock that goes on whenever somebody looks: devices with a known limit, a known
-//! delay, an outage, a fall of the load; two ways at once; learning frames.
+//! A tester between two ends of heap packets, on a clock that goes on whenever somebody looks: devices with a known
+//! limit, a known delay, an outage, a fall of the load; two ways at once; learning frames.
 
 use perigee_measure::environment::Meanwhile;
 use perigee_measure::received::{Interval, Latencies};
@@ -34,7 +34,8 @@ impl Clock {
     }
 }
 
-/// A device on a way: at most `rate` frames a second with a buffer of `room`, each `delay` ns late; nothing in its outage.
+/// A device on a way: at most `rate` frames a second with a buffer of `room`, each `delay` ns late; nothing in its
+/// outage.
 #[derive(Clone)]
 struct Device {
     rate: f64,
@@ -286,7 +287,8 @@ fn frames_that_the_kernel_refused_are_unsent_and_not_lost() {
     assert_eq!((whole.sent, whole.unsent(), whole.lost()), (100, 0, 0), "{whole:?}");
 }
 
-/// `ip link set left down`, and up again a second later: no sentence, and the state of the link at the end says nothing of it.
+/// `ip link set left down`, and up again a second later: no sentence, and the state of the link at the end says nothing
+/// of it.
 #[test]
 fn a_link_that_was_down_in_between_is_a_doubt() {
     let (mut bed, mut tester) = tester(&Device::new(1e6, 64.0, 0), 1);
@@ -309,8 +311,8 @@ fn a_burst_is_as_long_as_asked_for() {
 
 #[test]
 fn the_last_lost_frame_after_a_fall_is_timed() {
-    // A buffer of 5000 frames takes 0.25 s to empty at 20,000 a second while 10,000 come: nothing is lost after the fall; with more than
-    // the device can take, losses go on.
+    // A buffer of 5000 frames takes 0.25 s to empty at 20,000 a second while 10,000 come: nothing is lost after the
+    // fall; with more than the device can take, losses go on.
     let (mut bed, mut tester) = tester(&Device::new(10_000.0, 50.0, 0), 1);
     let fall = |load| trial(20_000.0, 0.5, Shape::Fall { load, duration: 0.5 });
     let record = run(&mut bed, &mut tester, &fall(5_000.0));

@@ -90,8 +90,8 @@ impl Context {
         }
     }
 
-    /// Gives the packets of `mask` to the slow path under a reason, but for those that a filter denies; drops and counts those that find
-    /// no room.
+    /// Gives the packets of `mask` to the slow path under a reason, but for those that a filter denies; drops and
+    /// counts those that find no room.
     pub fn punt(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
         if mask.is_empty() {
             return;
@@ -145,8 +145,8 @@ impl Context {
         live
     }
 
-    /// Gives the slow path a copy of a packet under a reason, if there is room for it and no filter is left to be asked; the packet stays.
-    /// Returns whether it did.
+    /// Gives the slow path a copy of a packet under a reason, if there is room for it and no filter is left to be
+    /// asked; the packet stays. Returns whether it did.
     pub fn show(&mut self, batch: &Batch, slot: u8, reason: Reason) -> bool {
         let judged = self.tables.filter.is_none() || batch.flagged(flags::FILTERED).contains(slot);
         if self.punts.room() == 0 || !judged {
@@ -192,7 +192,8 @@ impl Context {
         Some(trace.punted(reason))
     }
 
-    /// Counts packets whose ring to the slow path had no room, though another had, shows them to taps and trace, and frees them.
+    /// Counts packets whose ring to the slow path had no room, though another had, shows them to taps and trace, and
+    /// frees them.
     #[cold]
     fn refused(&mut self, refused: Vec<Punted>) {
         self.counters.reason(host::PUNT_RING_FULL, refused.len());
@@ -219,8 +220,8 @@ impl Context {
         }
     }
 
-    /// Transmits packets that have waited long enough, on every port: all of them when the worker is idle, as waiting for
-    /// more to send together only pays where a core has no time to spare.
+    /// Transmits packets that have waited long enough, on every port: all of them when the worker is idle, as waiting
+    /// for more to send together only pays where a core has no time to spare.
     pub fn flush_due(&mut self, idle: bool) {
         let now = if idle { u64::MAX } else { self.now };
         for port in 0..self.outputs.len() {

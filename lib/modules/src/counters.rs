@@ -32,8 +32,8 @@ impl Counter {
         }
     }
 
-    /// Resets a maximum to 0 and returns its previous value. Any thread may do this: at worst, a value that the writer is
-    /// comparing at that moment is lost.
+    /// Resets a maximum to 0 and returns its previous value. Any thread may do this: at worst, a value that the writer
+    /// is comparing at that moment is lost.
     pub fn take(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The packets that a route or a policy rule of Linux treats otherwise than the plain route to their destination, found by a worker and
-//! by the slow path.
+//! The packets that a route or a policy rule of Linux treats otherwise than the plain route to their destination, found
+//! by a worker and by the slow path.
 //!
-//! Workers ask for addresses, protocol and ports ([`Filter`]) and give the slow path what may be such a packet. The slow path also looks at
-//! the type of service and the interface, and knows how long the prefix of the plain route is: [`Exceptions::treatment`].
+//! Workers ask for addresses, protocol and ports ([`Filter`]) and give the slow path what may be such a packet. The
+//! slow path also looks at the type of service and the interface, and knows how long the prefix of the plain route is:
+//! [`Exceptions::treatment`].
 
 use crate::rules::{Filter, LinearFilter, Rule};
 use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, Key, Key4, Key6, Prefix};
@@ -82,8 +83,8 @@ impl Exceptions {
         }
     }
 
-    /// The treatment of a packet, given from its IP header on, that came in on `input`; `plain` finds the length of the prefix of the
-    /// plain route to its destination.
+    /// The treatment of a packet, given from its IP header on, that came in on `input`; `plain` finds the length of the
+    /// prefix of the plain route to its destination.
     pub fn treatment(&self, input: InterfaceId, packet: &[u8], plain: impl FnOnce(IpAddr) -> Option<u8>) -> Treatment {
         match packet.first().map(|byte| byte >> 4) {
             Some(4) => tuple::key4(packet).map(|key| {

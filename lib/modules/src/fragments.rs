@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! What a worker remembers of datagrams in fragments: the ports that the first one shows, for the later ones, so that filters judge all
-//! fragments of a datagram alike.
+//! What a worker remembers of datagrams in fragments: the ports that the first one shows, for the later ones, so that
+//! filters judge all fragments of a datagram alike.
 //!
 //! ```text
 //!  first fragment:  source, destination, protocol, identification ──► ports, time
 //!  later fragment:  the same                                      ──► these ports, if the first came before it and on this worker
 //! ```
 //!
-//! A later fragment that finds nothing keeps its ports missing, and the strictest rule decides. The table is bounded, and what is new takes
-//! the place of what is there: a flood of first fragments makes it forget, and so drops more, never less.
+//! A later fragment that finds nothing keeps its ports missing, and the strictest rule decides. The table is bounded,
+//! and what is new takes the place of what is there: a flood of first fragments makes it forget, and so drops more,
+//! never less.
 
 use perigee_net::{Key, Missing};
 use perigee_packet::wire::{protocol, tuple};
@@ -40,7 +41,8 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Remembers the ports of a key of a first fragment, or gives them to that of a later one. `packet` begins with its IP header.
+    /// Remembers the ports of a key of a first fragment, or gives them to that of a later one. `packet` begins with its
+    /// IP header.
     pub fn complete<const N: usize>(&mut self, key: &mut Key<N>, packet: &[u8], now: u64) {
         // Of others nothing is ever missing.
         if !tuple::has_ports(key.protocol) {

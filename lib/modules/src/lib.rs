@@ -6,8 +6,8 @@
 //!          > ipv6_valid                              > ipv6_lookup       > hop_limit
 //! ```
 //!
-//! A module is a function of the worker's [`Context`], a batch and a mask (or two, one per family). It narrows the mask to
-//! the packets that go on; the rest it drops or punts under a [`Reason`] of its own. It uses no clock and no
+//! A module is a function of the worker's [`Context`], a batch and a mask (or two, one per family). It narrows the mask
+//! to the packets that go on; the rest it drops or punts under a [`Reason`] of its own. It uses no clock and no
 //! lock, and allocates no memory, except `filter` once for its first fragment.
 #![forbid(unsafe_code)]
 

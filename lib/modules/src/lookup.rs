@@ -25,11 +25,12 @@ pub(crate) struct Reasons {
     pub refused: Reason,
 }
 
-/// Gives those packets of `special` that have several next hops the one of their flow, and those that are for a neighbor on a
-/// connected network that neighbor's. Returns the rest: packets whose next hop, after that, cannot be sent to.
+/// Gives those packets of `special` that have several next hops the one of their flow, and those that are for a
+/// neighbor on a connected network that neighbor's. Returns the rest: packets whose next hop, after that, cannot be
+/// sent to.
 ///
-/// All packets of a flow take one path (RFC 2991), chosen by the hash that also gives a flow its worker; those that the slow
-/// path forwards take the same one.
+/// All packets of a flow take one path (RFC 2991), chosen by the hash that also gives a flow its worker; those that the
+/// slow path forwards take the same one.
 fn resolve<A: Destination, const HEADER: usize, const AT: usize>(
     ctx: &Context,
     batch: &mut Batch,
@@ -71,8 +72,8 @@ fn resolve<A: Destination, const HEADER: usize, const AT: usize>(
     })
 }
 
-/// Punts or drops the packets of `special` that cannot be sent on; the others have several next hops, and get one of them, or
-/// are for a neighbor on a connected network. Returns the mask of packets that are gone.
+/// Punts or drops the packets of `special` that cannot be sent on; the others have several next hops, and get one of
+/// them, or are for a neighbor on a connected network. Returns the mask of packets that are gone.
 #[inline(never)]
 pub(crate) fn finish<A: Destination, const HEADER: usize, const AT: usize>(
     ctx: &mut Context,
@@ -92,7 +93,8 @@ pub(crate) fn finish<A: Destination, const HEADER: usize, const AT: usize>(
             Action::ToLinux => ctx.punt(batch, only, reasons.to_linux),
             Action::Refused => ctx.punt(batch, only, reasons.refused),
             Action::NoRoute => ctx.punt(batch, only, reasons.no_route),
-            // A packet whose neighbor was resolved a moment ago goes to the slow path like the others, which forwards it.
+            // A packet whose neighbor was resolved a moment ago goes to the slow path like the others, which forwards
+            // it.
             Action::Unresolved { .. } | Action::Forward { .. } | Action::Group => {
                 ctx.punt(batch, only, reasons.unresolved);
             }
@@ -129,8 +131,8 @@ macro_rules! lookup_reasons {
 }
 pub(crate) use lookup_reasons;
 
-/// Looks the destinations of a mask up together. Returns the mask of packets whose next hop cannot be sent to, groups and links
-/// included.
+/// Looks the destinations of a mask up together. Returns the mask of packets whose next hop cannot be sent to, groups
+/// and links included.
 #[inline(always)]
 pub(crate) fn lookup_batch<A: Destination>(ctx: &Context, batch: &mut Batch, mask: Mask) -> Mask {
     A::look_up(batch, mask, A::table(&ctx.tables));
@@ -322,8 +324,9 @@ pub(crate) mod tests {
         assert_eq!(rig.ctx.tables.next_hop(punted.next_hop).on_link(), Some(link));
     }
 
-    /// Two gateways, the second with three times the weight of the first: every flow keeps to one of them, which is the one
-    /// that the table's own view of the flow's hash names, and the slow path gets what goes to a gateway that is not known.
+    /// Two gateways, the second with three times the weight of the first: every flow keeps to one of them, which is the
+    /// one that the table's own view of the flow's hash names, and the slow path gets what goes to a gateway that
+    /// is not known.
     pub(crate) fn flows_are_spread_over_several_next_hops(family: &Family) {
         let mut rig = Rig::new();
         rig.spread(&[(1, 1), (2, 3)]);

@@ -7,11 +7,12 @@
 //!                                                                 └───────────────────────────────┴─► dropped: host.policed_CLASS
 //! ```
 //!
-//! Limits are the port's, shared by all workers. A source, one of `SOURCES` hashes of its address, has at most a quarter of a class, so
-//! that one station cannot keep the others of its class out. Each limit is a generic cell rate algorithm (ITU-T I.371): the time at which
-//! the bucket would be empty again, in one word.
+//! Limits are the port's, shared by all workers. A source, one of `SOURCES` hashes of its address, has at most a
+//! quarter of a class, so that one station cannot keep the others of its class out. Each limit is a generic cell rate
+//! algorithm (ITU-T I.371): the time at which the bucket would be empty again, in one word.
 //!
-//! Only packets for the router itself are of the first classes: a packet in transit that has expired is `Other`, whatever it carries.
+//! Only packets for the router itself are of the first classes: a packet in transit that has expired is `Other`,
+//! whatever it carries.
 
 use crate::catalog::all_reasons;
 use crate::host;
@@ -103,7 +104,8 @@ pub struct Policed {
 }
 
 impl Policer {
-    /// The limits of each port, by its number. `secret` keeps strangers from choosing addresses that share a bucket with others'.
+    /// The limits of each port, by its number. `secret` keeps strangers from choosing addresses that share a bucket
+    /// with others'.
     pub fn new(limits: &[PuntLimits], secret: u64) -> Policer {
         let class = |limit: &PuntLimit| Class {
             unlimited: limit.rate >= UNLIMITED,
@@ -199,7 +201,8 @@ fn ipv4(packet: &[u8]) -> PuntClass {
 
 fn ipv6(packet: &[u8]) -> PuntClass {
     let (mut next, mut above) = (packet.get(6).copied().unwrap_or(255), packet.get(40..).unwrap_or_default());
-    // MLD has a router alert before it. What is for one station may be in transit: its options are looked at, nothing else.
+    // MLD has a router alert before it. What is for one station may be in transit: its options are looked at, nothing
+    // else.
     if next == protocol::HOP_BY_HOP {
         if packet.get(24) != Some(&0xff) {
             return PuntClass::Other;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Why a packet leaves the fast path. Every drop and every punt has a module, a name and a counter per worker, and names
-//! the section of the RFC that demands it, if there is one.
+//! Why a packet leaves the fast path. Every drop and every punt has a module, a name and a counter per worker, and
+//! names the section of the RFC that demands it, if there is one.
 
 use crate::registry::ModuleId;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The list of all modules. A module is its file and one line here: `pub mod`, its number, its C export and prototype in
-//! `perigee.h`, its Lua name, its counters, its drop and punt reasons and its page in the documentation follow.
+//! The list of all modules. A module is its file and one line here: `pub mod`, its number, its C export and prototype
+//! in `perigee.h`, its Lua name, its counters, its drop and punt reasons and its page in the documentation follow.
 
 /// Calls the macro `$then` with the registry: `name(one)` for a module that narrows one mask, `name(two)` for one that
 /// narrows two (IPv4, IPv6). `host` is not a module: it names what the worker itself drops.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //! Lists of rules about 5-tuples, as the tables hold them for the module `filter`: a trait, and a plain list.
 //!
-//! A running router's list is compiled for DPDK's `rte_acl`; [`LinearFilter`] goes through its rules one by one, which is what
-//! tests compare with.
+//! A running router's list is compiled for DPDK's `rte_acl`; [`LinearFilter`] goes through its rules one by one, which
+//! is what tests compare with.
 
 use perigee_net::{FiveTuple, Key, Key4, Key6, Missing};
 use perigee_packet::Mask;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A compiled list of rules. Each says of keys, at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), which are to be dropped: their
-/// numbers, from 0.
+/// A compiled list of rules. Each says of keys, at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), which are to be
+/// dropped: their numbers, from 0.
 pub trait Filter: Send + Sync {
     /// For IPv4.
     fn match4(&self, keys: &[Key4]) -> Mask;
@@ -27,8 +27,8 @@ pub struct Rule {
     pub deny: bool,
 }
 
-/// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not. To these the strictest rule applies that
-/// could match. `F` takes a key's missing fields for what they hold, 0.
+/// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not. To these the
+/// strictest rule applies that could match. `F` takes a key's missing fields for what they hold, 0.
 pub struct Strict<F> {
     whole: F,
     /// By [`Missing`], from its second value on; `None` where the list is the same.
@@ -71,8 +71,9 @@ impl<F: Filter> Filter for Strict<F> {
     }
 }
 
-/// The list for packets that do not show everything, in whose first rule that matches is the verdict: a rule that denies matches whatever
-/// the missing fields may hold; one that accepts and asks for them may be about another packet, and is left out.
+/// The list for packets that do not show everything, in whose first rule that matches is the verdict: a rule that
+/// denies matches whatever the missing fields may hold; one that accepts and asks for them may be about another packet,
+/// and is left out.
 fn strictest(rules: &[Rule], missing: Missing) -> Vec<Rule> {
     let open = |tuple: FiveTuple| match missing {
         Missing::Nothing => tuple,

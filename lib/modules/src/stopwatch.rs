@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //! The time that modules take, and the script between them: one burst in [`EVERY`] is timed, and stands for the others.
 //!
-//! A timed burst begins when it was received and ends when its worker asks for the next one, or the round is over. Meanwhile the
-//! callers of modules call them by `watch.rs`, which times each.
+//! A timed burst begins when it was received and ends when its worker asks for the next one, or the round is over.
+//! Meanwhile the callers of modules call them by `watch.rs`, which times each.
 
 use crate::context::Context;
 use crate::registry::ModuleId;
 use std::sync::Arc;
 
-/// One burst in so many is timed: few enough to cost nothing (a fiftieth of a clock's reading per packet), and a prime number,
-/// so that workers with several queues time all of them.
+/// One burst in so many is timed: few enough to cost nothing (a fiftieth of a clock's reading per packet), and a prime
+/// number, so that workers with several queues time all of them.
 pub const EVERY: u32 = 127;
 
 /// A monotonic clock in ns.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic stores.
+//! The tables a worker reads: fixed between two batch boundaries, replaced as a whole, patched inside with atomic
+//! stores.
 
 use crate::exceptions::Exceptions;
 use crate::policer::Policer;
@@ -25,7 +26,8 @@ pub struct Tables {
     pub interfaces: Arc<Interfaces>,
     /// The configured filters, if there are any.
     pub(crate) filter: Option<Arc<dyn Filter>>,
-    /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are punted.
+    /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are
+    /// punted.
     pub steer: Option<Arc<dyn Filter>>,
     /// Packets that the slow path looks at because of Linux's routes or rules; `None` while there are none.
     pub exceptions: Option<Arc<Exceptions>>,

@@ -94,8 +94,8 @@ impl Taps {
         }
     }
 
-    /// Chooses a packet of a burst to be followed; returns its slot and the sink that wants it. `turn` counts bursts, so that
-    /// the sinks take turns at choosing first.
+    /// Chooses a packet of a burst to be followed; returns its slot and the sink that wants it. `turn` counts bursts,
+    /// so that the sinks take turns at choosing first.
     pub(crate) fn choose(&self, batch: &Batch, turn: u64) -> Option<(&Arc<dyn TraceSink>, u8)> {
         let first = (turn as usize).checked_rem(self.traces.len())?;
         let (before, after) = self.traces.split_at(first);

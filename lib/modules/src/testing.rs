@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A small router for tests, without threads or devices: [`Rig`] has a context with four heap ports, two tables of routes,
-//! and a batch; the functions around it build frames. For tests alone, of this crate and of others. It is
+//! A small router for tests, without threads or devices: [`Rig`] has a context with four heap ports, two tables of
+//! routes, and a batch; the functions around it build frames. For tests alone, of this crate and of others. It is
 //! no feature: a feature would make two variants of this crate and of all that build on it, one to test and one to run.
 //!
 //! ```text
@@ -527,8 +527,8 @@ pub fn fix_checksum(packet: &mut [u8]) {
     }
 }
 
-/// Random numbers for a fuzz test, and how many inputs it should try: `PERIGEE_FUZZ_SEED` (default: a new seed each time)
-/// and `PERIGEE_FUZZ`, which multiplies 300,000. Both are printed.
+/// Random numbers for a fuzz test, and how many inputs it should try: `PERIGEE_FUZZ_SEED` (default: a new seed each
+/// time) and `PERIGEE_FUZZ`, which multiplies 300,000. Both are printed.
 ///
 /// # Panics
 /// If one of them is set to something that is not a number.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Where taps and the trace of a packet get to see what happens to packets outside the [`Context`]: on receipt, around each
-//! module, between batches, and on the way out.
+//! Where taps and the trace of a packet get to see what happens to packets outside the [`Context`]: on receipt, around
+//! each module, between batches, and on the way out.
 //!
-//! A worker follows at most one packet at a time ([`Context::trace`]), and times one burst in many ([`Context::stopwatch`]). Meanwhile
-//! ([`Context::watched`]) the callers of modules (the C ABI, the native loop) call them through [`one`] and [`two`]; modules themselves
-//! know nothing of it. All of this is cold code.
+//! A worker follows at most one packet at a time ([`Context::trace`]), and times one burst in many
+//! ([`Context::stopwatch`]). Meanwhile ([`Context::watched`]) the callers of modules (the C ABI, the native loop) call
+//! them through [`one`] and [`two`]; modules themselves know nothing of it. All of this is cold code.
 
 use crate::context::Context;
 use crate::registry::ModuleId;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Random, mutated, cut and oversized frames of all kinds, in bursts, the whole way from classify to distribute: nothing
-//! panics, every packet is sent, dropped under a reason or punted, and no buffer is left over. All instruction sets do the same.
+//! Random, mutated, cut and oversized frames of all kinds, in bursts, the whole way from classify to distribute:
+//! nothing panics, every packet is sent, dropped under a reason or punted, and no buffer is left over. All instruction
+//! sets do the same.
 //!
-//! `PERIGEE_FUZZ` multiplies the number of frames (300,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
+//! `PERIGEE_FUZZ` multiplies the number of frames (300,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each
+//! time).
 
 use perigee_fib::MulticastOrigin;
 use perigee_fib::synth::Random;
@@ -121,7 +123,8 @@ fn rig() -> Rig {
     with_groups(Rig::with_filter(filter()))
 }
 
-/// Lists that depend on each part of a 5-tuple, of both families; some of what they deny or steer is left by the others.
+/// Lists that depend on each part of a 5-tuple, of both families; some of what they deny or steer is left by the
+/// others.
 fn lists() -> [Option<Arc<dyn Filter>>; 2] {
     let prefix = |text: &str| text.parse::<Prefix>().ok();
     let port = |first, last| PortRange::new(first, last).ok();
@@ -145,7 +148,8 @@ fn lists() -> [Option<Arc<dyn Filter>>; 2] {
     [deny, steer].map(|rules| Some(Arc::new(LinearFilter(rules)) as Arc<dyn Filter>))
 }
 
-/// Has a router check sources: each interface in a mode of its own, and the network that frames come from behind the first of two gateways.
+/// Has a router check sources: each interface in a mode of its own, and the network that frames come from behind the
+/// first of two gateways.
 fn check_sources(rig: &mut Rig) {
     for is_v6 in [false, true] {
         let source = if is_v6 { IpAddr::from(SOURCE6) } else { SOURCE4.into() };
@@ -253,7 +257,8 @@ fn every_length() {
     assert!(account.sent > 0);
 }
 
-/// What became of a burst: what left by each port, what was punted with all that goes with it, and the counts of all reasons.
+/// What became of a burst: what left by each port, what was punted with all that goes with it, and the counts of all
+/// reasons.
 type Outcome = (Vec<Vec<Vec<u8>>>, Vec<String>, Vec<(String, u64)>);
 
 fn outcome(rig: &mut Rig) -> Outcome {
@@ -265,8 +270,8 @@ fn outcome(rig: &mut Rig) -> Outcome {
     (sent, punted.collect(), rig.reasons())
 }
 
-/// Each instruction set's router, and one that forgets what it has read of headers before every module, treat the same bursts alike,
-/// byte for byte, also where frames are written between two modules.
+/// Each instruction set's router, and one that forgets what it has read of headers before every module, treat the same
+/// bursts alike, byte for byte, also where frames are written between two modules.
 #[test]
 fn every_instruction_set_does_the_same() {
     let (mut random, count) = fuzz();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Packets to groups, the whole way from classify on: which are forwarded, to where, and what of them the slow path gets.
+//! Packets to groups, the whole way from classify on: which are forwarded, to where, and what of them the slow path
+//! gets.
 
 use perigee_fib::{MulticastInput, MulticastOrigin, SAMPLE_INTERVAL};
 use perigee_modules::ModuleId;

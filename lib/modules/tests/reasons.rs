@@ -284,7 +284,8 @@ fn rules_against(frame: &[u8]) -> Vec<FiveTuple> {
     }
 }
 
-/// Whichever way a packet takes, and whether the script asks the filters or not: what a rule denies reaches neither the slow path nor a port.
+/// Whichever way a packet takes, and whether the script asks the filters or not: what a rule denies reaches neither the
+/// slow path nor a port.
 #[test]
 fn a_rule_that_denies_holds_on_every_way() {
     let fast = ["", "", ""].into_iter().zip([udp4(1, 8), udp6(1, 8), tagged(udp4(1, 8), 0, 30)]);

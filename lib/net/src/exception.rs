@@ -49,7 +49,8 @@ impl Tos {
     }
 }
 
-/// Packets that the slow path looks at, as a route or a policy rule of Linux treats them otherwise than the plain route does.
+/// Packets that the slow path looks at, as a route or a policy rule of Linux treats them otherwise than the plain route
+/// does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Exception {
     /// Addresses, protocol and ports; its destination is a route's prefix.

@@ -55,8 +55,8 @@ impl InterfaceAddress {
         self.network().contains(other)
     }
 
-    /// The two broadcast addresses of an IPv4 prefix: all ones, and all zeros of old (RFC 1812 section 4.2.3.1). A /31 and
-    /// a /32 have none (RFC 3021).
+    /// The two broadcast addresses of an IPv4 prefix: all ones, and all zeros of old (RFC 1812 section 4.2.3.1). A /31
+    /// and a /32 have none (RFC 3021).
     pub fn broadcasts(self) -> impl Iterator<Item = Ipv4Addr> {
         let pair = match self.network() {
             Prefix::V4(net) if net.len() <= 30 => Some([net.last(), net.addr()]),
@@ -100,8 +100,8 @@ pub struct AddressAttributes {
     pub toward: Option<Prefix>,
 }
 
-/// A virtual station on the link of one of the router's interfaces: a MAC address beside the interface's own, as VRRP has it
-/// (RFC 5798 7.3). Linux has it as a macvlan on the twin.
+/// A virtual station on the link of one of the router's interfaces: a MAC address beside the interface's own, as VRRP
+/// has it (RFC 5798 7.3). Linux has it as a macvlan on the twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Station {
     pub interface: InterfaceId,

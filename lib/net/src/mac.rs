@@ -79,14 +79,14 @@ impl MacAddr {
     }
 }
 
-/// Whether one host can have an IPv4 address: not 0/8, 127/8, a group, or 240/4 with the limited broadcast (RFC 1812 5.3.7,
-/// 4.2.2.11).
+/// Whether one host can have an IPv4 address: not 0/8, 127/8, a group, or 240/4 with the limited broadcast (RFC 1812
+/// 5.3.7, 4.2.2.11).
 pub const fn is_host(address: Ipv4Addr) -> bool {
     !matches!(address.octets()[0], 0 | 127 | 224..)
 }
 
-/// Whether an address is valid on one link only: fe80::/10 (RFC 4291 2.5.6), which every link has. No IPv4 address counts,
-/// not even in 169.254/16.
+/// Whether an address is valid on one link only: fe80::/10 (RFC 4291 2.5.6), which every link has. No IPv4 address
+/// counts, not even in 169.254/16.
 pub const fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }

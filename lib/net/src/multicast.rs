@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use crate::{InterfaceId, Prefix};
 
-/// Whether routers forward packets to an address: a group that reaches beyond its link. 224.0.0/24 does not (RFC 5771 4), nor
-/// do IPv6 groups of the reserved, the interface-local and the link-local scope (RFC 4291 2.7).
+/// Whether routers forward packets to an address: a group that reaches beyond its link. 224.0.0/24 does not (RFC 5771
+/// 4), nor do IPv6 groups of the reserved, the interface-local and the link-local scope (RFC 4291 2.7).
 pub const fn is_forwarded_group(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(group) => group.is_multicast() && !matches!(group.octets(), [224, 0, 0, _]),
@@ -21,7 +21,8 @@ pub struct MulticastRoute {
     pub group: IpAddr,
     /// The source, of the group's family; `None`: every source without a route of its own to this group.
     pub source: Option<IpAddr>,
-    /// The interface that packets have to come in on; `None`: the one by which the unicast route leads back to the source.
+    /// The interface that packets have to come in on; `None`: the one by which the unicast route leads back to the
+    /// source.
     pub from: Option<InterfaceId>,
     /// Where they leave. None of them ever leaves by where it came in.
     pub to: Vec<MulticastOutput>,

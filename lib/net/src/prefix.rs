@@ -173,7 +173,8 @@ impl Prefix {
         })
     }
 
-    /// The prefix that the text ADDRESS/LENGTH lies in: as [`FromStr`] reads it, but host bits are cleared, not refused.
+    /// The prefix that the text ADDRESS/LENGTH lies in: as [`FromStr`] reads it, but host bits are cleared, not
+    /// refused.
     pub fn around(text: &str) -> Result<Self, PrefixError> {
         let (addr, len) = Self::parts(text)?;
         Self::truncated(addr, len)
@@ -206,8 +207,9 @@ impl Prefix {
         Ok((addr.parse().map_err(|_| syntax())?, len.parse().map_err(|_| syntax())?))
     }
 
-    /// Why no packet to an address of this prefix is ever forwarded by a route, if that is so: groups have routes of their own, and
-    /// addresses of the machine, of the link alone and reserved ones are dropped or delivered (RFC 1812 5.3.7, RFC 4291 2.5.3, 2.5.6).
+    /// Why no packet to an address of this prefix is ever forwarded by a route, if that is so: groups have routes of
+    /// their own, and addresses of the machine, of the link alone and reserved ones are dropped or delivered (RFC
+    /// 1812 5.3.7, RFC 4291 2.5.3, 2.5.6).
     pub fn never_forwarded(self) -> Option<&'static str> {
         let within = |first: IpAddr, len| {
             self.len() >= len && Self::truncated(self.addr(), len).is_ok_and(|p| p.addr() == first)

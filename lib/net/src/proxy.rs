@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub struct Proxy {
     /// ARP requests for every address whose route leaves by another interface (Linux: `proxy_arp`).
     pub arp: bool,
-    /// Requests for these addresses, and whether the station is to be announced as a router (IPv6). An IPv4 address counts where its
-    /// route leaves by another interface.
+    /// Requests for these addresses, and whether the station is to be announced as a router (IPv6). An IPv4 address
+    /// counts where its route leaves by another interface.
     pub addresses: BTreeMap<IpAddr, bool>,
 }

@@ -68,7 +68,8 @@ pub enum RouteTarget {
     Selective(Arc<Selector>),
     /// To Linux, which alone can forward by the route.
     ToLinux(LinuxOnly),
-    /// Nowhere, with ICMP host unreachable: Linux alone could forward by the route, and the configuration does not let it.
+    /// Nowhere, with ICMP host unreachable: Linux alone could forward by the route, and the configuration does not let
+    /// it.
     Refused(LinuxOnly),
 }
 

@@ -110,8 +110,8 @@ impl FiveTuple {
     }
 }
 
-/// What a packet does not show of its 5-tuple. A matcher of rules must not take it for a packet without ports: whoever sees the whole
-/// datagram finds them.
+/// What a packet does not show of its 5-tuple. A matcher of rules must not take it for a packet without ports: whoever
+/// sees the whole datagram finds them.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Missing {
@@ -120,11 +120,13 @@ pub enum Missing {
     Nothing = 0,
     /// The ports of a protocol that has some: a fragment but the first, or a packet that ends before them.
     Ports = 1,
-    /// The protocol, and with it the ports: a chain of extension headers that is broken, too long, or goes on in a later fragment.
+    /// The protocol, and with it the ports: a chain of extension headers that is broken, too long, or goes on in a
+    /// later fragment.
     Protocol = 2,
 }
 
-/// A packet's 5-tuple with addresses of `N` bytes, all in network byte order; no padding between the fields, nor behind them.
+/// A packet's 5-tuple with addresses of `N` bytes, all in network byte order; no padding between the fields, nor behind
+/// them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key<const N: usize> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What it costs to decode a route: here, and with netlink-packet-route. `cargo run --release -p perigee-netlink --example decode`
+//! What it costs to decode a route: here, and with netlink-packet-route. `cargo run --release -p perigee-netlink
+//! --example decode`
 //!
 //! A dump's datagram of 300 IPv4 routes with one next hop each is decoded many times by both in turn.
 

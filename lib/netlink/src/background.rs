@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The thread behind a source: how it is started, asked for a dump, woken and stopped, and how its updates and counters come
-//! out. What it reads is the business of `feed.rs` and `fpm.rs`.
+//! The thread behind a source: how it is started, asked for a dump, woken and stopped, and how its updates and counters
+//! come out. What it reads is the business of `feed.rs` and `fpm.rs`.
 //!
-//! Memory is bounded: updates wait in a channel of [`DEPTH`] places. While it is full the thread waits, and whatever it would
-//! read next stays in the kernel.
+//! Memory is bounded: updates wait in a channel of [`DEPTH`] places. While it is full the thread waits, and whatever it
+//! would read next stays in the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -164,7 +164,8 @@ impl Reporter {
         }
     }
 
-    /// Sleeps until one of `fds` can be read, the reader wants something, or the time is over. A signal may cut it short.
+    /// Sleeps until one of `fds` can be read, the reader wants something, or the time is over. A signal may cut it
+    /// short.
     pub fn sleep(&self, fds: &[BorrowedFd], timeout: Option<Duration>) -> Result<(), Errno> {
         let timeout = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
         let all = fds.iter().copied().chain([self.shared.wake.as_fd()]);

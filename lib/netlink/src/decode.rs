@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! From bytes to [`Message`]s. Nothing in them is trusted: what is cut off or contradicts itself is counted and left out, and
-//! so is what does not concern a router.
+//! From bytes to [`Message`]s. Nothing in them is trusted: what is cut off or contradicts itself is counted and left
+//! out, and so is what does not concern a router.
 //!
 //! Written for routes by the million: one pass over the attributes, and no allocation for a route with one next hop.
 
@@ -39,8 +39,8 @@ pub struct Dump {
 /// The errno for lost messages.
 pub const ENOBUFS: i32 = 105;
 
-/// Decodes a datagram. With `sequence`, only messages that answer the request of that number are taken: others answer an
-/// earlier one. Without, the datagram is a notification.
+/// Decodes a datagram. With `sequence`, only messages that answer the request of that number are taken: others answer
+/// an earlier one. Without, the datagram is a notification.
 pub fn decode(datagram: &[u8], sequence: Option<u32>, into: &mut Vec<Message>, tally: &mut Tally) -> Dump {
     let mut dump = Dump::default();
     for raw in Messages(datagram) {
@@ -454,7 +454,8 @@ fn route(body: &[u8]) -> Result<Option<Route>, Malformed> {
             (ENCAPSULATION, _) => encapsulated = true,
             (NEXT_HOP, value) => next_hop = number(value)?,
             (METRICS, value) => mtu = mtu_of(value)?,
-            // What does not change where packets go: for packets of this machine itself, for traffic classes, for display.
+            // What does not change where packets go: for packets of this machine itself, for traffic classes, for
+            // display.
             (SOURCE, value) => source = Some(ip(family, value)?),
             (PREFERRED_SOURCE | REALM | CACHE | PREFERENCE | ENCAPSULATION_TYPE | EXPIRES | PAD, _) => {}
             (other, _) => unknown = unknown.or(Some(other)),

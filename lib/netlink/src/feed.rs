@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The thread that listens to Linux.
 //!
-//! It subscribes to notifications first, then dumps everything, and passes on each notification that came meanwhile or comes
-//! later: a notification is always newer than the dump, never the other way round. When the kernel had no room for one
-//! (ENOBUFS), the thread reports the loss and dumps everything again. The reader has to compare a dump with what it knows: a
-//! dump says what is there, not what is gone.
+//! It subscribes to notifications first, then dumps everything, and passes on each notification that came meanwhile or
+//! comes later: a notification is always newer than the dump, never the other way round. When the kernel had no room
+//! for one (ENOBUFS), the thread reports the loss and dumps everything again. The reader has to compare a dump with
+//! what it knows: a dump says what is there, not what is gone.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,15 +31,15 @@ const DEFERRED: usize = 1 << 20;
 const BUFFER: usize = 256 * 1024;
 /// How long the kernel may take to continue a dump.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Shortest pause between two dumps; after a long dump, the pause is as long as the dump was. However often notifications are
-/// lost, dumps take at most half of the thread's time.
+/// Shortest pause between two dumps; after a long dump, the pause is as long as the dump was. However often
+/// notifications are lost, dumps take at most half of the thread's time.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The dumps, in this order: kind, family, length of the fixed part. Links come before what is on them, next-hop objects
-/// before the routes that name them, and policy rules before the tables that they name. Routes come after links for a
-/// second reason: Linux reports that a link is down before it removes the routes over it. It does not report these
-/// removals, and a dump in between still shows the routes (6.18: a quarter of 20,000). Dumps of links and next-hop objects
-/// take the lock that a change holds, so they wait for its end.
+/// The dumps, in this order: kind, family, length of the fixed part. Links come before what is on them, next-hop
+/// objects before the routes that name them, and policy rules before the tables that they name. Routes come after links
+/// for a second reason: Linux reports that a link is down before it removes the routes over it. It does not report
+/// these removals, and a dump in between still shows the routes (6.18: a quarter of 20,000). Dumps of links and
+/// next-hop objects take the lock that a change holds, so they wait for its end.
 const DUMPS: [(u16, u8, usize); 12] = [
     (kind::GET_LINK, AF_UNSPEC, 16),
     (kind::GET_ADDRESS, AF_UNSPEC, 8),
@@ -293,8 +293,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Asks which addresses of other stations the machine answers for, and passes them on if they have changed, or as part of a dump;
-    /// returns whether notifications were lost meanwhile.
+    /// Asks which addresses of other stations the machine answers for, and passes them on if they have changed, or as
+    /// part of a dump; returns whether notifications were lost meanwhile.
     fn look_for_proxies(&mut self, dumped: bool) -> Result<bool, End> {
         self.sequence += 1;
         send(&self.sockets.dumps, &proxies_request(self.sequence), SendFlags::empty())?;
@@ -321,15 +321,16 @@ impl Listener {
         Ok(lost)
     }
 
-    /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost meanwhile.
+    /// Passes on the answer to one request; returns whether it is complete, and whether notifications were lost
+    /// meanwhile.
     fn dump_one(&mut self, kind: u16, family: u8, sequence: u32) -> Result<(bool, bool), End> {
         self.collect(kind, family, sequence, &mut |reporter, batch| {
             Ok(reporter.pass(Update::Dumped(std::mem::replace(batch, Vec::with_capacity(BATCH))))?)
         })
     }
 
-    /// Hands the answer to one request to `take`, part by part; returns whether it is complete, and whether notifications were lost
-    /// meanwhile.
+    /// Hands the answer to one request to `take`, part by part; returns whether it is complete, and whether
+    /// notifications were lost meanwhile.
     fn collect(&mut self, kind: u16, family: u8, sequence: u32, take: &mut Take<'_>) -> Result<(bool, bool), End> {
         // A kernel may know neither next-hop objects, policy rules, multicast routes nor IPv6.
         let optional = matches!(kind, kind::GET_NEXT_HOP | kind::GET_RULE | kind::GET_NETWORK_SETTINGS)
@@ -377,8 +378,8 @@ impl Listener {
         }
     }
 
-    /// Sets aside the notifications that come during a dump, so that the kernel has room for more; returns whether any were
-    /// lost.
+    /// Sets aside the notifications that come during a dump, so that the kernel has room for more; returns whether any
+    /// were lost.
     fn defer(&mut self) -> Result<bool, End> {
         let mut deferred = std::mem::take(&mut self.deferred);
         let limit = deferred.len() + BATCH;

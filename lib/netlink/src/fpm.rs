@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-//! FRR's forwarding plane manager protocol: zebra (`-M dplane_fpm_nl`) connects over TCP and sends each route as a netlink
-//! message behind a header of four bytes: version 1, type 1 (netlink), length including the header in network byte order
-//! (FRR's fpm/fpm.h).
+//! FRR's forwarding plane manager protocol: zebra (`-M dplane_fpm_nl`) connects over TCP and sends each route as a
+//! netlink message behind a header of four bytes: version 1, type 1 (netlink), length including the header in network
+//! byte order (FRR's fpm/fpm.h).
 //!
-//! Once connected, zebra sends its whole table, and afterwards what changes. No message marks the end of the table, and the only
-//! way to ask for it again is to hang up. So a route that zebra does not name again counts as gone after the time called
-//! [`hold`](listen): a zebra that was restarted takes a while to learn its routes, and meanwhile the old ones stay (graceful
-//! restart).
+//! Once connected, zebra sends its whole table, and afterwards what changes. No message marks the end of the table, and
+//! the only way to ask for it again is to hang up. So a route that zebra does not name again counts as gone after the
+//! time called [`hold`](listen): a zebra that was restarted takes a while to learn its routes, and meanwhile the old
+//! ones stay (graceful restart).
 
 mod door;
 mod peer;
@@ -33,9 +33,9 @@ const QUIET: Duration = Duration::from_secs(1);
 /// A zebra whose routes change all the time is never quiet: behind `hold`, its table has been sent after this time.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Waits for zebra at `door`. After zebra has connected for the second time, routes that it does not name within `hold` are
-/// gone. A dump is asked for by hanging up: zebra connects again and sends everything. `bell` is rung after each update; when the
-/// source is dropped, its thread ends.
+/// Waits for zebra at `door`. After zebra has connected for the second time, routes that it does not name within `hold`
+/// are gone. A dump is asked for by hanging up: zebra connects again and sends everything. `bell` is rung after each
+/// update; when the source is dropped, its thread ends.
 ///
 /// # Errors
 /// The system refuses an eventfd or a thread.
@@ -162,8 +162,8 @@ impl Reader {
     }
 }
 
-/// Decodes the complete messages at the start of `bytes`; also returns the number of bytes that they take. It stops where a
-/// header does not begin with version 1.
+/// Decodes the complete messages at the start of `bytes`; also returns the number of bytes that they take. It stops
+/// where a header does not begin with version 1.
 pub fn unpack(bytes: &[u8]) -> (Vec<Message>, usize, Tally) {
     let (mut messages, mut used, mut tally) = (Vec::new(), 0, Tally::default());
     while let Some(&[1, kind, high, low]) = bytes.get(used..used + HEADER) {

@@ -11,8 +11,9 @@
 //! | `statistics.rs` | asks the kernel what it has lost on an interface |
 //! | `background.rs` | what the threads of both have in common |
 //!
-//! The netlink crates (`rtnetlink`, `netlink-packet-route`) serve the helper, which changes little and seldom. Routes come
-//! by the million: `decode.rs` allocates nothing for one (`cargo run --release -p perigee-netlink --example decode` compares).
+//! The netlink crates (`rtnetlink`, `netlink-packet-route`) serve the helper, which changes little and seldom. Routes
+//! come by the million: `decode.rs` allocates nothing for one (`cargo run --release -p perigee-netlink --example
+//! decode` compares).
 
 #![forbid(unsafe_code)]
 

@@ -155,8 +155,8 @@ pub struct ProxyNeighbor {
     pub router: bool,
 }
 
-/// What Linux does on a link, as `net.ipv4.conf` or `net.ipv6.conf` says. A notification says what has changed alone, and what is
-/// missing stays as it was.
+/// What Linux does on a link, as `net.ipv4.conf` or `net.ipv6.conf` says. A notification says what has changed alone,
+/// and what is missing stays as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkSettings {
     /// Whether they are those of IPv6.

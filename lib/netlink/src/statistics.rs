@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Asks the kernel how many frames it has lost on an interface, in either direction (RTM_GETSTATS, linux/if_link.h).
 //!
-//! The kernel answers within the system call that asks, so this needs no thread. It may wait for the kernel's lock of all links (RTNL) as
-//! long as another program holds it: some milliseconds where links are made and deleted.
+//! The kernel answers within the system call that asks, so this needs no thread. It may wait for the kernel's lock of
+//! all links (RTNL) as long as another program holds it: some milliseconds where links are made and deleted.
 
 use std::cell::Cell;
 use std::ops::{Add, Sub};
@@ -118,7 +118,8 @@ fn request(index: u32, sequence: u32) -> Vec<u8> {
     request
 }
 
-/// The answer to the request of this number, if the datagram holds it: what was lost, or `None` where the kernel refused.
+/// The answer to the request of this number, if the datagram holds it: what was lost, or `None` where the kernel
+/// refused.
 fn answer(datagram: &[u8], sequence: u32) -> Option<Option<LinkLosses>> {
     let message = Messages(datagram).flatten().find(|message| message.sequence == sequence)?;
     if message.kind != kind::NEW_STATISTICS {

@@ -638,8 +638,8 @@ fn multicast_routes() {
     }
 }
 
-/// A kernel that knows no multicast routes dumps the routes of all families instead (rtnetlink_rcv_msg). They were all read three times, with
-/// each dump.
+/// A kernel that knows no multicast routes dumps the routes of all families instead (rtnetlink_rcv_msg). They were all
+/// read three times, with each dump.
 #[test]
 fn a_kernel_without_multicast_routing_repeats_its_routes_no_more() {
     let ((dumps, kernel), (monitor, _silent)) = (UnixDatagram::pair().unwrap(), UnixDatagram::pair().unwrap());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The layout of netlink messages (RFC 3549 2.2, 2.3; linux/netlink.h, linux/rtnetlink.h): headers, attributes, numbers.
+//! The layout of netlink messages (RFC 3549 2.2, 2.3; linux/netlink.h, linux/rtnetlink.h): headers, attributes,
+//! numbers.
 
 /// A message or attribute is shorter than it says, or lacks a mandatory part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,8 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// Iterates over the attributes (struct rtattr) behind a message's fixed part, each with its kind. A malformed one is the
-/// last.
+/// Iterates over the attributes (struct rtattr) behind a message's fixed part, each with its kind. A malformed one is
+/// the last.
 #[derive(Clone)]
 pub struct Attributes<'a>(pub &'a [u8]);
 
@@ -141,7 +142,8 @@ pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A request to dump everything of a kind: a header, and a fixed part of `length` bytes in which only the family is set.
+/// A request to dump everything of a kind: a header, and a fixed part of `length` bytes in which only the family is
+/// set.
 pub fn dump_request(kind: u16, family: u8, length: usize, sequence: u32) -> Vec<u8> {
     let mut request = vec![0; HEADER + length];
     request[0..4].copy_from_slice(&((HEADER + length) as u32).to_ne_bytes());

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-//! Packet buffers and the batch that owns them. With `batch/packet.rs`, `moves.rs`, `slot.rs`, `columns`, `lanes` and `heap.rs` the only files of
-//! this crate with `unsafe` in them.
+//! Packet buffers and the batch that owns them. With `batch/packet.rs`, `moves.rs`, `slot.rs`, `columns`, `lanes` and
+//! `heap.rs` the only files of this crate with `unsafe` in them.
 //!
-//! A [`Batch`] is a structure of arrays: pointer, length and metadata of up to 256 packets side by side, so that a module
-//! that needs one of them touches a few cache lines. The batch *owns* its packets through its `live` mask: whatever
-//! consumes packets takes them out and clears their bits, so nothing is sent or freed twice. From receive to hand-over
-//! the batch's pointer and length are the truth; the buffer's own header is brought up to date when the packet leaves.
+//! A [`Batch`] is a structure of arrays: pointer, length and metadata of up to 256 packets side by side, so that a
+//! module that needs one of them touches a few cache lines. The batch *owns* its packets through its `live` mask:
+//! whatever consumes packets takes them out and clears their bits, so nothing is sent or freed twice. From receive to
+//! hand-over the batch's pointer and length are the truth; the buffer's own header is brought up to date when the
+//! packet leaves.
 //!
-//! Invariant of this file, of `moves.rs` and of `slot.rs`: for every slot in `live`, `handle` is a packet buffer that this batch alone owns, and
-//! `data .. data + length` lies inside that buffer. Everything public keeps it, or is `unsafe` and says what to keep.
+//! Invariant of this file, of `moves.rs` and of `slot.rs`: for every slot in `live`, `handle` is a packet buffer that
+//! this batch alone owns, and `data .. data + length` lies inside that buffer. Everything public keeps it, or is
+//! `unsafe` and says what to keep.
 #![allow(unsafe_code)]
 
 pub mod columns;
@@ -53,8 +55,8 @@ pub struct Field {
     pub about: &'static str,
 }
 
-/// Defines the batch from a single list of its fields, `name: type = empty, "type in C", "what it holds"`: the struct, an
-/// empty batch, the fields that move with a packet, and `perigee_batch` in `perigee.h` are generated from it.
+/// Defines the batch from a single list of its fields, `name: type = empty, "type in C", "what it holds"`: the struct,
+/// an empty batch, the fields that move with a packet, and `perigee_batch` in `perigee.h` are generated from it.
 macro_rules! batch {
     (
         batch { $($name:ident: $type:ty = $empty:expr, $c_type:literal, $about:literal;)* }

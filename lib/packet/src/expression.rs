@@ -13,7 +13,8 @@
 //! ```
 //!
 //! As in tcpdump, `tcp port 80` is `tcp and port 80`, and a packet without ports matches no `port`. Unlike there,
-//! primitives look behind a VLAN tag and behind IPv6's extension headers by themselves. The empty expression matches every frame.
+//! primitives look behind a VLAN tag and behind IPv6's extension headers by themselves. The empty expression matches
+//! every frame.
 
 mod parse;
 

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! This crate imports perigee-net alone, knows no clock, thread or socket, and has `unsafe` in a few files only:
-//! `batch.rs` and, in `batch`, `packet.rs`, `moves.rs`, `slot.rs` and `columns`, which own and lend packet memory, `lanes`, which has
-//! vector instructions, and `heap.rs`, which is packet memory for tests.
+//! `batch.rs` and, in `batch`, `packet.rs`, `moves.rs`, `slot.rs` and `columns`, which own and lend packet memory,
+//! `lanes`, which has vector instructions, and `heap.rs`, which is packet memory for tests.
 #![deny(unsafe_code)]
 
 pub mod batch;

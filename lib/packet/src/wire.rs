@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What is on the wire: one file per header, each a view that checks the bytes once and is safe to read and write afterwards.
+//! What is on the wire: one file per header, each a view that checks the bytes once and is safe to read and write
+//! afterwards.
 //!
 //! ```text
 //! ethernet > vlan > arp

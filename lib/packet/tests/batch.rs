@@ -2,7 +2,8 @@
 //! Who owns a packet: nothing is leaked or freed twice, and bytes and metadata follow the packet, whatever is done to
 //! batches. A seeded run of random operations compares two batches with a plain model of them.
 //!
-//! `PERIGEE_FUZZ` multiplies the number of operations (100,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
+//! `PERIGEE_FUZZ` multiplies the number of operations (100,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one
+//! each time).
 
 use perigee_packet::batch::heap::{HeapPool, HeapQueue, ROOM};
 use perigee_packet::{BATCH_SIZE, Batch, Mask, Memory, NoRoom, Packet, Pool, ReceiveQueue, TransmitQueue};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Expressions against an oracle: frames are built from known fields, expressions from a tree that is evaluated over those
-//! fields, without looking at bytes or text. Then random words, which must never crash the parser.
+//! Expressions against an oracle: frames are built from known fields, expressions from a tree that is evaluated over
+//! those fields, without looking at bytes or text. Then random words, which must never crash the parser.
 //!
 //! `PERIGEE_FUZZ` multiplies, `PERIGEE_FUZZ_SEED` repeats.
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Fuzzes every view on the stable toolchain: random bytes, captured packets with some bytes changed, and captured packets
-//! cut off at every length.
+//! Fuzzes every view on the stable toolchain: random bytes, captured packets with some bytes changed, and captured
+//! packets cut off at every length.
 //!
-//! `PERIGEE_FUZZ` multiplies the number of inputs per view (200,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each
-//! time). A failure prints the seed and the input. `./x fuzz views` feeds libFuzzer's inputs to the same functions.
+//! `PERIGEE_FUZZ` multiplies the number of inputs per view (200,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new
+//! one each time). A failure prints the seed and the input. `./x fuzz views` feeds libFuzzer's inputs to the same
+//! functions.
 
 #[path = "../src/wire/captured.rs"]
 mod captured;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! What is read of the headers of a burst at once, by any instruction set, is what each frame has, read one by one: 5-tuples, and the
-//! addresses that are looked up.
+//! What is read of the headers of a burst at once, by any instruction set, is what each frame has, read one by one:
+//! 5-tuples, and the addresses that are looked up.
 //!
-//! `PERIGEE_FUZZ` multiplies the number of bursts (2,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
+//! `PERIGEE_FUZZ` multiplies the number of bursts (2,000), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each
+//! time).
 
 use perigee_net::{Key, Key4, Key6, Missing};
 use perigee_packet::batch::heap::HeapPool;
@@ -68,7 +69,8 @@ fn address<const HEADER: usize>(packet: &Slot<'_>, at: usize, length: usize) -> 
 
 const PROTOCOLS: [u8; 14] = [TCP, UDP, UDP, TCP, DCCP, SCTP, UDP_LITE, 0, 1, 43, 44, 51, 58, 60];
 
-/// A frame that may be an IPv4 or an IPv6 packet at `l3`, whole or cut, with options, extension headers, or a fragment of one.
+/// A frame that may be an IPv4 or an IPv6 packet at `l3`, whole or cut, with options, extension headers, or a fragment
+/// of one.
 fn frame(rng: &mut SmallRng, l3: usize) -> Vec<u8> {
     let mut frame = vec![0; rng.random_range(0..140)];
     rng.fill(&mut frame[..]);

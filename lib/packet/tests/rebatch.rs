@@ -74,7 +74,8 @@ fn a_size_of_zero_is_one() {
     assert_eq!(queue.collect(), Some(vec![7]));
 }
 
-/// A queue that cannot send one kind of packet, as [`Cutting`](perigee_packet::Cutting) a super-frame for want of buffers, but all others.
+/// A queue that cannot send one kind of packet, as [`Cutting`](perigee_packet::Cutting) a super-frame for want of
+/// buffers, but all others.
 struct Fussy(&'static HeapPool, HeapQueue);
 
 impl TransmitQueue for Fussy {

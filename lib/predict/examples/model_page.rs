@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Rewrites the tables of `docs/model.md`: `cargo run -p perigee-predict --example model_page`.
 //!
-//! The page is written manually except for the parts between `<!-- begin NAME: generated -->` and `<!-- end NAME -->`. Where
-//! `examples/predict/simulated.csv` exists (columns `flows`, `frame_size`, `eq7`, `contention`: Gbit/s on the wire that the
-//! ns-3 module forwarded), its figures are shown next to the calculated ones.
+//! The page is written manually except for the parts between `<!-- begin NAME: generated -->` and `<!-- end NAME -->`.
+//! Where `examples/predict/simulated.csv` exists (columns `flows`, `frame_size`, `eq7`, `contention`: Gbit/s on the
+//! wire that the ns-3 module forwarded), its figures are shown next to the calculated ones.
 
 use perigee_predict::fit::{Fit, Kind, Options, fit};
 use perigee_predict::verify::{Errors, Verified, verify};

@@ -29,8 +29,8 @@ const STEPS: u32 = 5;
 /// Shares of packets are sums of many: differences this small are not a loss.
 const ROUNDING: f64 = 1e-9;
 
-/// Where queues change slowly, simulations are at most this many times as long, and for that reason alone no longer than
-/// `MAX_PACKETS`.
+/// Where queues change slowly, simulations are at most this many times as long, and for that reason alone no longer
+/// than `MAX_PACKETS`.
 const MAX_LENGTHENING: u64 = 15;
 const MAX_PACKETS: u64 = 5_000_000;
 
@@ -71,8 +71,8 @@ pub struct Question {
 pub struct Row {
     /// Number of cores.
     pub cores: u32,
-    /// Packets per second that cores and links have time for. Packets that arrive close together may overflow rings below that:
-    /// [`Answer::no_loss_pps`].
+    /// Packets per second that cores and links have time for. Packets that arrive close together may overflow rings
+    /// below that: [`Answer::no_loss_pps`].
     pub capacity_pps: f64,
     /// Gbit/s on the wire that cores and links have time for.
     pub capacity_gbps: f64,
@@ -127,8 +127,8 @@ pub struct Answer {
     pub sentence: String,
     /// Number of cores of the figures against load.
     pub load_cores: u32,
-    /// Packets per second up to which that many cores lose none, by the same figures as those against load: less than a packet in a
-    /// million. `None` where a loss is not known.
+    /// Packets per second up to which that many cores lose none, by the same figures as those against load: less than
+    /// a packet in a million. `None` where a loss is not known.
     pub no_loss_pps: Option<f64>,
     /// Figures against load, from low to high.
     pub load: Vec<Figures>,
@@ -138,7 +138,8 @@ pub struct Answer {
     pub notes: Vec<String>,
 }
 
-/// Answers a question. `progress` is called with the number of finished simulations, and of all that are known to be needed.
+/// Answers a question. `progress` is called with the number of finished simulations, and of all that are known to be
+/// needed.
 ///
 /// # Errors
 /// A simulator that fails.
@@ -186,8 +187,8 @@ pub fn answer(
     })
 }
 
-/// Up to which rate nothing is lost, by the figures against load, in packets per second; between two loads it is looked for where closed
-/// forms know the loss.
+/// Up to which rate nothing is lost, by the figures against load, in packets per second; between two loads it is looked
+/// for where closed forms know the loss.
 fn no_loss(capacity: &Capacity, load: &[Figures], asked: Option<&Figures>) -> Option<f64> {
     let lost = |figures: &Figures| figures.loss.map(|lost| lost > NEGLIGIBLE_LOSS);
     let mut known: Vec<&Figures> = load.iter().chain(asked).collect();
@@ -371,8 +372,8 @@ struct Size {
 }
 
 impl Size {
-    /// `packets`, or more if queues change slowly, until they have forgotten their start; before that a fifth, and until rings
-    /// are full.
+    /// `packets`, or more if queues change slowly, until they have forgotten their start; before that a fifth, and
+    /// until rings are full.
     fn of(capacity: &Capacity, pps: f64, packets: u64) -> Self {
         let Relaxation { fill, count } = capacity.relaxation(pps);
         let most = MAX_LENGTHENING.saturating_mul(packets).min(packets.max(MAX_PACKETS));
@@ -384,8 +385,9 @@ impl Size {
     }
 }
 
-/// Converts a simulation's figures to the requested rate: links carry `carried` of `pps`. How many packets a simulation really
-/// offers is random, too: if cores have no time for all of them, that changes what is lost, else what is accepted.
+/// Converts a simulation's figures to the requested rate: links carry `carried` of `pps`. How many packets a simulation
+/// really offers is random, too: if cores have no time for all of them, that changes what is lost, else what is
+/// accepted.
 fn of_what_is_offered(mut figures: Figures, carried: f64, pps: f64, overloaded: bool) -> Figures {
     if let Some((loss, accepted)) = figures.loss.zip(figures.accepted_pps) {
         let accepted = if overloaded { accepted.min(carried) } else { carried * (1.0 - loss) };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A router's cores and links by closed forms: throughput without loss, and figures at an offered rate.
 //!
-//! Flows are spread over the cores by RSS ([`rss`]); each port has a receive ring per core, and a core takes its bursts from its
-//! rings in turn. So a core whose packets all come from one port is one of the queues of [`queueing`](crate::queueing), and a
-//! router's figures are those of its cores, mixed by their packets.
+//! Flows are spread over the cores by RSS ([`rss`]); each port has a receive ring per core, and a core takes its bursts
+//! from its rings in turn. So a core whose packets all come from one port is one of the queues of
+//! [`queueing`](crate::queueing), and a router's figures are those of its cores, mixed by their packets.
 //!
 //! | question | closed form |
 //! | --- | --- |
@@ -42,10 +42,11 @@ pub(crate) const SPACED: &str = "Markov chain per core, as if links did not spac
 const SMALL_RING: &str = "what receive rings lose, but not what a small transmit ring does";
 const WAKING: &str = "rates of cores and links, but not what a ring loses while its core wakes up";
 const UNEVEN: &str = "rates of cores and links, but not what a ring loses while packets come close together";
-/// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is only moved
-/// apart, so the wait that is overestimated is this squared: some percent.
+/// Links space packets if a frame takes more than this part of a core's time for it. What comes closer than a frame is
+/// only moved apart, so the wait that is overestimated is this squared: some percent.
 const SPACED_FROM: f64 = 0.3;
-/// For how many relaxation times a simulation should count packets: the mean over 30 of them is mostly within a quarter.
+/// For how many relaxation times a simulation should count packets: the mean over 30 of them is mostly within a
+/// quarter.
 const MIN_RELAXATIONS: f64 = 30.0;
 /// For how many wake-ups of a core, or pauses of all, it should count packets.
 const MIN_WAKE_UPS: f64 = 300.0;
@@ -167,11 +168,11 @@ impl Capacity {
         self.carried(f64::INFINITY)
     }
 
-    /// Packets of all the router that must pass until every core's queue is as it is in the long run, about, and then be counted: a
-    /// queue that is neither short nor full wanders, the longer the nearer the core is to its limit.
+    /// Packets of all the router that must pass until every core's queue is as it is in the long run, about, and then
+    /// be counted: a queue that is neither short nor full wanders, the longer the nearer the core is to its limit.
     ///
-    /// As Brownian motion between two walls K apart, with a drift of `d = 1 - load` and a variance of 1 for each packet: it forgets
-    /// like `exp(-t (d^2 + (pi / K)^2) / 2)`. Above the limit, the excess fills the rings first.
+    /// As Brownian motion between two walls K apart, with a drift of `d = 1 - load` and a variance of 1 for each
+    /// packet: it forgets like `exp(-t (d^2 + (pi / K)^2) / 2)`. Above the limit, the excess fills the rings first.
     pub fn relaxation(&self, pps: f64) -> Relaxation {
         let mut found = Relaxation { fill: 0.0, count: 0.0 };
         for rates in self.rates(pps) {
@@ -201,7 +202,8 @@ impl Capacity {
         Relaxation { fill: found.fill.max(period), count: found.count.max(period).max(self.for_pauses(pps)) }
     }
 
-    /// Packets of the router in whose time a few hundred pauses begin on cores that have packets; 0 if those hardly add to the mean.
+    /// Packets of the router in whose time a few hundred pauses begin on cores that have packets; 0 if those hardly add
+    /// to the mean.
     fn for_pauses(&self, pps: f64) -> f64 {
         let Some(Pauses { per_second, lengths_ns }) = &self.router.pauses else { return 0.0 };
         let squares = lengths_ns.iter().map(|length| length * length).sum::<f64>() / lengths_ns.len() as f64;
@@ -215,7 +217,8 @@ impl Capacity {
         }
     }
 
-    /// Packets of a core, with `rate` of them per second, of which a few hundred wake it up; 0 if that hardly adds to the mean.
+    /// Packets of a core, with `rate` of them per second, of which a few hundred wake it up; 0 if that hardly adds to
+    /// the mean.
     ///
     /// The core is idle for `1 / rate` at a time, in the time that work and waking up leave.
     fn for_wake_ups(&self, rate: f64, load: f64) -> f64 {
@@ -250,8 +253,8 @@ impl Capacity {
 
     /// Packets per second up to which no ring fills for ever, what limits them, and how that is known.
     ///
-    /// A core is at its limit when its fullest ring always has a burst; its other rings have as many packets then as came
-    /// in the time of all bursts.
+    /// A core is at its limit when its fullest ring always has a burst; its other rings have as many packets then as
+    /// came in the time of all bursts.
     pub fn no_loss(&self) -> (f64, Limit, Method) {
         let cores = self.shares.iter().map(|shares| self.core_pps(shares)).fold(f64::INFINITY, f64::min);
         let links = self.link_pps();
@@ -266,7 +269,8 @@ impl Capacity {
         }
     }
 
-    /// Packets per second of all cores at which this one, with its shares of its rings, is at its limit. Of rates, their multiple there.
+    /// Packets per second of all cores at which this one, with its shares of its rings, is at its limit. Of rates,
+    /// their multiple there.
     fn core_pps(&self, shares: &[f64]) -> f64 {
         let most = shares.iter().copied().fold(0.0, f64::max);
         if most == 0.0 {
@@ -282,8 +286,9 @@ impl Capacity {
         self.server.burst_ns * n.min(1.0) + n * self.server.packet_time()
     }
 
-    /// Packets per second, up to `most`, that the slow path can keep up with. It works on one packet at a time, on whichever core
-    /// is free, and stops when the fast path wants it: in the share of time in which not all cores are busy.
+    /// Packets per second, up to `most`, that the slow path can keep up with. It works on one packet at a time, on
+    /// whichever core is free, and stops when the fast path wants it: in the share of time in which not all cores
+    /// are busy.
     fn slow_pps(&self, most: f64) -> Result<f64, TooLarge> {
         let slow_ns = self.router.punt_share * self.router.slow_path_ns;
         let keeps_up = |pps: f64| {
@@ -355,7 +360,8 @@ impl Capacity {
     fn constant(&self, pps: f64) -> Figures {
         let asleep = self.router.sleep_after_us.map_or(0.0, |_| self.router.wake_up_us / 1e6);
         let ring = f64::from(self.router.receive_ring);
-        // RSS gives a core its flows' packets now closer together, now further apart; a burst's come while it works on another.
+        // RSS gives a core its flows' packets now closer together, now further apart; a burst's come while it works on
+        // another.
         let close =
             2.0 * f64::from(self.router.burst) + (6.0 * f64::from(self.flows).sqrt()).min(f64::from(self.flows));
         let rates = self.rates(pps);
@@ -389,8 +395,8 @@ impl Capacity {
         }
     }
 
-    /// Packets per second that a core's rings cannot take when it is above its limit. A round of bursts takes as long as it takes
-    /// for the next round's packets to come, or those of full bursts.
+    /// Packets per second that a core's rings cannot take when it is above its limit. A round of bursts takes as long
+    /// as it takes for the next round's packets to come, or those of full bursts.
     fn lost(&self, rates: &[f64]) -> f64 {
         let burst = self.server.burst as f64;
         let rates: Vec<_> = rates.iter().map(|pps| pps / 1e9).collect();
@@ -455,7 +461,8 @@ impl Capacity {
         (self.of_ports.iter().copied().fold(0.0, f64::max) * pps / self.link_pps).min(1.0)
     }
 
-    /// Whether links change how packets arrive. On the wire they are a queue of their own, which spaces them for as long as it is busy.
+    /// Whether links change how packets arrive. On the wire they are a queue of their own, which spaces them for as
+    /// long as it is busy.
     fn is_spaced(&self, pps: f64) -> bool {
         1e9 / self.link_pps > SPACED_FROM * self.packet_ns() * (1.0 - self.links_busy(pps))
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A router's figures at an offered rate: accepted rate, loss, sojourn times, batches, utilisation, and how each is known.
+//! A router's figures at an offered rate: accepted rate, loss, sojourn times, batches, utilisation, and how each is
+//! known.
 
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -172,7 +173,8 @@ impl Figures {
         self.methods.named().iter().any(|(_, method)| matches!(method, Method::Missing(_)))
     }
 
-    /// Takes what is missing here from a simulation of the same, and what is approximate if it was long enough to know better.
+    /// Takes what is missing here from a simulation of the same, and what is approximate if it was long enough to know
+    /// better.
     pub fn complete(self, simulated: Self) -> Self {
         let short = matches!(simulated.methods.loss, Method::Simulated { settled: false, .. });
         let missing = |method: &Method| if short { matches!(method, Method::Missing(_)) } else { method.is_weak() };

@@ -8,9 +8,9 @@
 //!             until nothing changes               missing: which measurement is missing
 //! ```
 //!
-//! What is minimised is the sum of squares of relative errors: of the rate for Equation 7, whose parameters make up the rate,
-//! of a core's time per packet for the others, whose parameters make up the time. Intervals assume that the relative errors of
-//! measurements are independent, normal and of the same size.
+//! What is minimised is the sum of squares of relative errors: of the rate for Equation 7, whose parameters make up the
+//! rate, of a core's time per packet for the others, whose parameters make up the time. Intervals assume that the
+//! relative errors of measurements are independent, normal and of the same size.
 
 mod choose;
 mod design;
@@ -55,8 +55,8 @@ pub struct Fit {
 /// Fits a model to the points of `file`.
 ///
 /// # Errors
-/// Points that do not determine the model, and which measurement is missing; points that contradict the links' rates; an
-/// invalid router, or a fit whose parameters make no valid profile.
+/// Points that do not determine the model, and which measurement is missing; points that contradict the links' rates;
+/// an invalid router, or a fit whose parameters make no valid profile.
 pub fn fit(points: &[Point], file: &str, options: &Options) -> Result<Fit, Error> {
     let router = &options.router;
     router.check("options")?;

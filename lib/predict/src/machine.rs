@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The machine that a profile was measured on, and how near another one is to it.
 //!
-//! A profile that was measured has its machine, its command and its date in `fit`, which is kept for readers ([`Origin`]). Everything about
-//! a machine is read below a given root, `/` on a real one; what cannot be read is unknown.
+//! A profile that was measured has its machine, its command and its date in `fit`, which is kept for readers
+//! ([`Origin`]). Everything about a machine is read below a given root, `/` on a real one; what cannot be read is
+//! unknown.
 
 use crate::error::Error;
 use crate::number::significant;
@@ -155,11 +156,12 @@ fn bytes(size: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// How far apart two machines are, what matters most first: a later part counts only among machines that are alike in all before it.
+/// How far apart two machines are, what matters most first: a later part counts only among machines that are alike in
+/// all before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distance {
-    /// Of vendor, family, model and stepping those that are not known to be alike, from the first of them on: 0 is the same processor,
-    /// 4 one of another vendor.
+    /// Of vendor, family, model and stepping those that are not known to be alike, from the first of them on: 0 is the
+    /// same processor, 4 one of another vendor.
     pub identity: u8,
     /// Steps between the widest vector instructions.
     pub vectors: u8,
@@ -209,7 +211,8 @@ pub fn nearest(here: &Machine, machines: &[Machine]) -> Option<usize> {
     distances.min_by(|(_, one), (_, other)| one.compare(other)).map(|(at, _)| at)
 }
 
-/// How near a machine is to this one, in words: `the same processor`, `another Intel processor, with AVX-512 like this one`.
+/// How near a machine is to this one, in words: `the same processor`, `another Intel processor, with AVX-512 like this
+/// one`.
 pub fn near(here: &Machine, there: &Machine) -> String {
     let Distance { identity, vectors, caches, .. } = Distance::between(here, there);
     let mut words = match identity {

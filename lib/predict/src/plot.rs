@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A chart from a CSV file: `# plot: {...}` in its first line says which columns, a header names them, rows have the points.
+//! A chart from a CSV file: `# plot: {...}` in its first line says which columns, a header names them, rows have the
+//! points.
 
 use crate::error::Error;
 use crate::points::line_of;

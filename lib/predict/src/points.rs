@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Measured points: how fast a saturated router was, from a CSV file.
 //!
-//! The first line names the columns, in any order; lines that start with `#` are comments. Every flow of a point was sent as
-//! fast as the links carry: flows of one direction share its link.
+//! The first line names the columns, in any order; lines that start with `#` are comments. Every flow of a point was
+//! sent as fast as the links carry: flows of one direction share its link.
 //!
 //! | column | |
 //! | --- | --- |
@@ -157,8 +157,8 @@ impl Mistakes {
 /// Reads points from a CSV text; `file` is the file's name in errors.
 ///
 /// # Errors
-/// Columns that are missing, unknown or there twice, no points at all, more than 10,000; every line with a value that does not parse
-/// or contradicts another, and the first such value of it.
+/// Columns that are missing, unknown or there twice, no points at all, more than 10,000; every line with a value that
+/// does not parse or contradicts another, and the first such value of it.
 pub fn parse(text: &[u8], file: &str) -> Result<Vec<Point>, Error> {
     let mut reader = csv::ReaderBuilder::new()
         .comment(Some(b'#'))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Profiles: measurements of a router, as the parameters of a service-time model, in a JSON file.
 //!
-//! Here they are checked in full. The ns-3 module (`ns3/softrouter`) reads the same files, and only has the bounds of its own
-//! attributes. Unknown keys are mistakes everywhere except inside `fit`, where the report of a fit is kept for readers and for
-//! `perigee predict verify`.
+//! Here they are checked in full. The ns-3 module (`ns3/softrouter`) reads the same files, and only has the bounds of
+//! its own attributes. Unknown keys are mistakes everywhere except inside `fit`, where the report of a fit is kept for
+//! readers and for `perigee predict verify`.
 
 mod read;
 
@@ -83,8 +83,9 @@ pub enum Model {
         /// Nanoseconds per packet where traffic goes both ways.
         u_ns: f64,
     },
-    /// Batches, the cache and the slow path's packets: a burst costs `c_batch + sum over its packets (c_packet + c_byte S + m(W) miss +
-    /// p punt)`, contention, and `(1 - (1 - p)^n) punt_burst`; p is the share of packets that are punted, n the packets of a full burst.
+    /// Batches, the cache and the slow path's packets: a burst costs `c_batch + sum over its packets (c_packet + c_byte
+    /// S + m(W) miss + p punt)`, contention, and `(1 - (1 - p)^n) punt_burst`; p is the share of packets that are
+    /// punted, n the packets of a full burst.
     Batch {
         /// Nanoseconds per burst.
         c_batch_ns: f64,
@@ -100,7 +101,8 @@ pub enum Model {
         d_ns: f64,
         /// Nanoseconds where traffic goes both ways, per burst or packet.
         u_ns: f64,
-        /// Nanoseconds that a packet for the slow path costs the core that gives it away, more than one that it forwards.
+        /// Nanoseconds that a packet for the slow path costs the core that gives it away, more than one that it
+        /// forwards.
         #[serde(default, skip_serializing_if = "is_zero")]
         punt_ns: f64,
         /// Nanoseconds that a burst costs more if there are such packets in it.
@@ -257,8 +259,8 @@ impl Profile {
         serde_json::to_string_pretty(&written).expect("all keys are strings") + "\n"
     }
 
-    /// The time that packets take on each of `cores` cores, if traffic goes one way or both, and packets are looked up in
-    /// `working_set` bytes of tables, and this share of them goes to the slow path.
+    /// The time that packets take on each of `cores` cores, if traffic goes one way or both, and packets are looked up
+    /// in `working_set` bytes of tables, and this share of them goes to the slow path.
     pub fn service(&self, cores: u32, two_way: bool, working_set: f64, punted: f64) -> Service {
         self.model.service(cores, two_way, working_set, Punted { share: punted, burst: self.router.burst })
     }
@@ -397,8 +399,8 @@ impl Model {
         Ok(())
     }
 
-    /// A burst of one packet must take 1e-3 to 1e9 ns: one-way and without misses not less, two-way and with nothing but
-    /// misses not more. If it does not: what was found, and expected.
+    /// A burst of one packet must take 1e-3 to 1e9 ns: one-way and without misses not less, two-way and with nothing
+    /// but misses not more. If it does not: what was found, and expected.
     fn unfit(&self, cores: u32, size: u32) -> Option<(String, String)> {
         let (k, s) = (f64::from(cores), f64::from(size));
         let (batch, packet, byte, d, u, miss) = match *self {
@@ -535,7 +537,8 @@ fn most_of(count: &str) -> u32 {
     }
 }
 
-/// Whether a whole number of a router may have this value. Ports come in pairs, as traffic goes from one to its opposite.
+/// Whether a whole number of a router may have this value. Ports come in pairs, as traffic goes from one to its
+/// opposite.
 fn is_count(count: &str, value: u32) -> bool {
     (1..=most_of(count)).contains(&value) && (count != "ports" || value.is_multiple_of(2))
 }

@@ -9,8 +9,8 @@
 //! | [`events`] | the same server event by event, with polls, transmit buffer and pauses: for what has no closed form |
 //! | [`poisson`] | arrivals in an interval |
 //!
-//! Times are nanoseconds, rates packets per nanosecond. All sums have positive terms only, so nothing cancels out and a loss
-//! of 1e-12 is as exact as one of 0.1.
+//! Times are nanoseconds, rates packets per nanosecond. All sums have positive terms only, so nothing cancels out and a
+//! loss of 1e-12 is as exact as one of 0.1.
 
 pub mod chain;
 pub mod events;

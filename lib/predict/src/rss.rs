@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Receive side scaling: which core a flow's packets go to, and so what share of the traffic each core has.
 //!
-//! Microsoft's "RSS hashing functions": Toeplitz with the default 40-byte key over addresses and ports, the hash's lowest
-//! seven bits into an indirection table of 128 entries; entry i leads to core `i % cores`. Flows are those of the simulation
-//! (`ns3/softrouter`), so closed forms and simulation see the same imbalance.
+//! Microsoft's "RSS hashing functions": Toeplitz with the default 40-byte key over addresses and ports, the hash's
+//! lowest seven bits into an indirection table of 128 entries; entry i leads to core `i % cores`. Flows are those of
+//! the simulation (`ns3/softrouter`), so closed forms and simulation see the same imbalance.
 
 use std::net::Ipv4Addr;
 
@@ -20,7 +20,8 @@ pub const TABLE: u32 = 128;
 /// Most flows: they are numbered by 16 bits of the addresses.
 pub const MAX_FLOWS: u32 = 65_535;
 
-/// The Toeplitz hash of `input` (at most 36 bytes): for each bit of it that is set, the 32 bits of the key from there on.
+/// The Toeplitz hash of `input` (at most 36 bytes): for each bit of it that is set, the 32 bits of the key from there
+/// on.
 pub fn toeplitz(input: &[u8]) -> u32 {
     let mut hash = 0;
     let mut window = u32::from_be_bytes([KEY[0], KEY[1], KEY[2], KEY[3]]);
@@ -46,7 +47,8 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The flow with this number: 198.18.x.y to 198.19.x.y (RFC 2544's networks for measurements), x and y from the number.
+    /// The flow with this number: 198.18.x.y to 198.19.x.y (RFC 2544's networks for measurements), x and y from the
+    /// number.
     pub fn numbered(number: u32) -> Self {
         let [_, _, high, low] = number.to_be_bytes();
         Self {
@@ -80,8 +82,8 @@ pub struct Ports {
     pub pairs: u32,
 }
 
-/// The share of all packets that each core gets from each receiving port. Flow f has direction `f % directions` over pair
-/// `f / directions % pairs`; each direction has the same rate, spread evenly over its flows.
+/// The share of all packets that each core gets from each receiving port. Flow f has direction `f % directions` over
+/// pair `f / directions % pairs`; each direction has the same rate, spread evenly over its flows.
 pub fn shares(flows: u32, ports: Ports, cores: u32) -> Vec<Vec<f64>> {
     let directions = ports.directions.clamp(1, flows.clamp(1, 2));
     let pairs = ports.pairs.max(1);

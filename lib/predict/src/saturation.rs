@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! What a saturated router forwards: limited by its cores, by its links, or by each for some of the flows.
 //!
-//! Each flow is sent as fast as its direction's link carries, divided by the flows of that direction. A core takes what its
-//! flows bring, or what it can. So of three flows of 512 bytes on three cores, two go the same way at 5 Gbit/s each, which
-//! their cores can do, and one goes the other way at 10 Gbit/s, of which its core does 6.543: 16.543 Gbit/s.
+//! Each flow is sent as fast as its direction's link carries, divided by the flows of that direction. A core takes what
+//! its flows bring, or what it can. So of three flows of 512 bytes on three cores, two go the same way at 5 Gbit/s
+//! each, which their cores can do, and one goes the other way at 10 Gbit/s, of which its core does 6.543: 16.543
+//! Gbit/s.
 
 use crate::error::Error;
 use crate::points::{Bound, Point};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The profiles that ship: of machines that perigee was measured on, by `perigee predict calibrate`.
 //!
-//! Each is a folder of `lib/predict/profiles`, whose README says what belongs there; the program has its `profile.json` in itself.
+//! Each is a folder of `lib/predict/profiles`, whose README says what belongs there; the program has its `profile.json`
+//! in itself.
 
 use crate::machine::{self, Machine, Origin};
 use crate::profile::Profile;

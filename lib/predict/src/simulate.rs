@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! The simulation: a program of the ns-3 module (`ns3/softrouter`), given a scenario in JSON, which answers in JSON.
 //!
-//! It is a process of its own: what it prints is bounded, and so is its time; whatever it does wrong becomes an error that says
-//! what came instead of an answer. Scenario and answer go through pipes; the program ends by itself when the process that started it does.
+//! It is a process of its own: what it prints is bounded, and so is its time; whatever it does wrong becomes an error
+//! that says what came instead of an answer. Scenario and answer go through pipes; the program ends by itself when the
+//! process that started it does.
 
 use crate::figures::{Figures, Method, Methods, Percentiles};
 use crate::profile::Profile;
@@ -234,8 +235,8 @@ impl Answer {
 }
 
 impl Simulator {
-    /// The program: `named` on the command line, else what [`VARIABLE`] says, else `ns3/softrouter-predict` beside `beside` (this
-    /// executable) or one folder above, else on PATH. None: it is not installed.
+    /// The program: `named` on the command line, else what [`VARIABLE`] says, else `ns3/softrouter-predict` beside
+    /// `beside` (this executable) or one folder above, else on PATH. None: it is not installed.
     ///
     /// # Errors
     /// A program that was named and is not there.

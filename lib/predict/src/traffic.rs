@@ -119,8 +119,8 @@ pub struct Sizes {
     text: String,
 }
 
-/// The simple IMIX: of 12 frames 7 have 64 bytes, 4 have 570, one has 1518; as FD.io's CSIT sends it. RFC 6985 gives mixes
-/// names, letter by letter, but prefers none.
+/// The simple IMIX: of 12 frames 7 have 64 bytes, 4 have 570, one has 1518; as FD.io's CSIT sends it. RFC 6985 gives
+/// mixes names, letter by letter, but prefers none.
 pub const IMIX: [(u32, f64); 3] = [(64, 7.0), (570, 4.0), (1518, 1.0)];
 
 impl Sizes {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A profile compared with measured points: predicted, measured, error; points of the profile's own fit are counted separately.
+//! A profile compared with measured points: predicted, measured, error; points of the profile's own fit are counted
+//! separately.
 
 use crate::compared::{Compared, percent};
 use crate::error::Error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Closed forms against the ns-3 module, if that is built (`./x ns3`, or PERIGEE_NS3 names softrouter-predict): without it,
-//! these tests report that they are skipped.
+//! Closed forms against the ns-3 module, if that is built (`./x ns3`, or PERIGEE_NS3 names softrouter-predict): without
+//! it, these tests report that they are skipped.
 
 use perigee_predict::capacity::{Capacity, Traffic};
 use perigee_predict::figures::Figures;
@@ -130,9 +130,10 @@ fn two_ways_are_near() {
     }
 }
 
-/// What idle cores do, and what takes cores away: both methods know it, event by event. Each has some 20,000 independent queues in its
-/// packets, and 1,000 pauses with what they delay, so that means have a standard error of 1 %, with pauses of 3 %; a percentile's is about
-/// twice that, of the last in a thousand four times. The limits are four of these, of a difference of two.
+/// What idle cores do, and what takes cores away: both methods know it, event by event. Each has some 20,000
+/// independent queues in its packets, and 1,000 pauses with what they delay, so that means have a standard error of 1
+/// %, with pauses of 3 %; a percentile's is about twice that, of the last in a thousand four times. The limits are four
+/// of these, of a difference of two.
 #[test]
 fn looks_buffers_and_pauses_are_the_same() {
     let Some(simulator) = simulator() else { return };

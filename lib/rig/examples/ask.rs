@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Measures what lines of JSON on standard input ask for, each a [`Request`] or a part of one (the rest is as `perigee run` is by
-//! default, on the last core), and answers each with a line.
+//! Measures what lines of JSON on standard input ask for, each a [`Request`] or a part of one (the rest is as `perigee
+//! run` is by default, on the last core), and answers each with a line.
 //!
-//! `echo '{"burst": 64, "load": {"paced": {"pps": 1e6, "process": "poisson"}}}' | cargo run --release -p perigee-rig --example ask`
+//! `echo '{"burst": 64, "load": {"paced": {"pps": 1e6, "process": "poisson"}}}' | cargo run --release -p perigee-rig
+//! --example ask`
 
 use anyhow::{Context as _, Result};
 use perigee_rig::{Cores, Request, Rig, Settings};

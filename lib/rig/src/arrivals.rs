@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! When packets come to a receive ring that is made up: by a schedule, whoever looks, as a device's ring fills while its
-//! worker does something else.
+//! When packets come to a receive ring that is made up: by a schedule, whoever looks, as a device's ring fills while
+//! its worker does something else.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
@@ -30,7 +30,8 @@ pub enum Load {
         /// How they come.
         process: Process,
     },
-    /// This share of what the same workers forward saturated, found right before: [`crate::in_rounds`] makes a pace of it.
+    /// This share of what the same workers forward saturated, found right before: [`crate::in_rounds`] makes a pace of
+    /// it.
     Share {
         /// Above 0, at most 1.
         share: f64,

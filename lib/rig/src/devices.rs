@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Devices in place of sources and sinks, on one core. A generator on another core would have to be faster than the router to keep it busy; here
-//! the ring of the router's first port is filled up whenever it is empty, and the time that takes is not counted.
+//! Devices in place of sources and sinks, on one core. A generator on another core would have to be faster than the
+//! router to keep it busy; here the ring of the router's first port is filled up whenever it is empty, and the time
+//! that takes is not counted.
 
 use crate::source::Count;
 use crate::traffic::Traffic;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The clock of a worker that is measured. Its loop reads it once per round, so the loop is exactly the one of a router that
-//! runs, and nothing else looks at the time.
+//! The clock of a worker that is measured. Its loop reads it once per round, so the loop is exactly the one of a router
+//! that runs, and nothing else looks at the time.
 
 use crate::request::Request;
 use crate::sink::Sojourns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A test rig: a router's worker between a source and a sink that are made in memory, loaded fully or at any rate, on the
-//! cores of one process.
+//! A test rig: a router's worker between a source and a sink that are made in memory, loaded fully or at any rate, on
+//! the cores of one process.
 //!
 //! ```text
 //!  Arrivals ─► Source ─► Worker: the script, or its twin in Rust ─► TransmitBuffer ─► Sink ─► Sojourns
@@ -8,8 +8,9 @@
 //!              of their arrival                         └► punt ring ─► a thread that empties it
 //! ```
 //!
-//! Sources have their packets come by a schedule, whoever looks: what a worker does not fetch in time waits in a ring, or is lost. So one
-//! core is enough to load a worker and to see how late its packets are, and nothing beside it disturbs it.
+//! Sources have their packets come by a schedule, whoever looks: what a worker does not fetch in time waits in a ring,
+//! or is lost. So one core is enough to load a worker and to see how late its packets are, and nothing beside it
+//! disturbs it.
 #![forbid(unsafe_code)]
 
 mod arrivals;

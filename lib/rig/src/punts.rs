@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The other end of punt rings: a thread that frees what comes, in place of a slow path. What the fast path pays for a packet that it
-//! gives away is the same.
+//! The other end of punt rings: a thread that frees what comes, in place of a slow path. What the fast path pays for a
+//! packet that it gives away is the same.
 
 use perigee_worker::{Bell, PuntReader, PuntRings, punt_rings};
 use std::sync::Arc;

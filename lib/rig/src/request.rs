@@ -84,7 +84,8 @@ pub struct Request {
     pub flows: u32,
     /// Do flows go both ways, by turns? Else all come in by the first port.
     pub two_way: bool,
-    /// Ports, 2 to 64. Packets come in by the first one (two ways: by the first two) and leave by the others at random.
+    /// Ports, 2 to 64. Packets come in by the first one (two ways: by the first two) and leave by the others at
+    /// random.
     #[serde(default = "two_ports")]
     pub ports: u16,
     /// Bytes of a frame, check sequence included.
@@ -331,7 +332,8 @@ pub struct Sample {
     pub sojourn: Option<Sojourn>,
     /// The same of each window, and of each worker.
     pub sojourns_of_windows: Vec<Sojourn>,
-    /// What modules took of timed bursts (one in 127), in ns per packet that came into them, and `script`: what was between them, per packet.
+    /// What modules took of timed bursts (one in 127), in ns per packet that came into them, and `script`: what was
+    /// between them, per packet.
     pub modules: Vec<(String, f64)>,
     /// Packets that left for another reason than their route, those for the slow path among them, by reason.
     pub reasons: Vec<(String, u64)>,

@@ -118,8 +118,9 @@ impl Rig {
         self.kept.give(prefixes);
     }
 
-    /// Opens the devices of [`Io::Devices`], as DPDK names them: the one by which packets are put on a wire, the router's first port at the
-    /// wire's other end, and the port that all leave by. The first two may be one that loops back, such as `net_ring0`.
+    /// Opens the devices of [`Io::Devices`], as DPDK names them: the one by which packets are put on a wire, the
+    /// router's first port at the wire's other end, and the port that all leave by. The first two may be one that
+    /// loops back, such as `net_ring0`.
     ///
     /// # Errors
     /// One cannot be opened.

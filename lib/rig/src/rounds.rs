@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! Several measurements in several rounds, on a machine that others share.
 //!
-//! A core whose other hyperthread, cache or memory somebody else uses is slower, by up to a half, for a tenth of a second or for minutes at a time,
-//! and nothing but packets shows it: a loop of arithmetic runs at full speed while a worker does two thirds of its rate. So rates are
-//! those of a measurement's faster windows, and times those of its middle one. Each measurement also has a short **reference** before and behind it, the
-//! plain fast path on the same cores; the faster of both, over the fast ones of all references so far, is the **pace**. A measurement between two
-//! different references, or at a slow pace, is repeated while patience lasts. What is left of the pace is divided out: rates and times are those of
-//! the machine when others leave it alone. Paced loads are scaled beforehand, so that they stay the same share of what the core can do.
-//! That goes by the reference, and another loop may be slowed down by another factor: close to its limit, a load is a
-//! **share** of what the same measurement forwards saturated, right before and behind, which are its references then. Where much of
-//! it is lost even so, the core has become slower in between: that is repeated, too, and left out if another round was not.
+//! A core whose other hyperthread, cache or memory somebody else uses is slower, by up to a half, for a tenth of a
+//! second or for minutes at a time, and nothing but packets shows it: a loop of arithmetic runs at full speed while a
+//! worker does two thirds of its rate. So rates are those of a measurement's faster windows, and times those of its
+//! middle one. Each measurement also has a short **reference** before and behind it, the plain fast path on the same
+//! cores; the faster of both, over the fast ones of all references so far, is the **pace**. A measurement between two
+//! different references, or at a slow pace, is repeated while patience lasts. What is left of the pace is divided out:
+//! rates and times are those of the machine when others leave it alone. Paced loads are scaled beforehand, so that they
+//! stay the same share of what the core can do. That goes by the reference, and another loop may be slowed down by
+//! another factor: close to its limit, a load is a **share** of what the same measurement forwards saturated, right
+//! before and behind, which are its references then. Where much of it is lost even so, the core has become slower in
+//! between: that is repeated, too, and left out if another round was not.
 //!
-//! What takes a core away altogether, a hypervisor above all, makes packets late by far more than their service takes: where times are measured, a
-//! loop that only reads the clock counts such **pauses** before and behind.
+//! What takes a core away altogether, a hypervisor above all, makes packets late by far more than their service takes:
+//! where times are measured, a loop that only reads the clock counts such **pauses** before and behind.
 
 use crate::arrivals::{Load, Process};
 use crate::pauses::{Pauses, lengths};
@@ -27,7 +29,8 @@ use std::time::{Duration, Instant};
 
 /// Two references further apart than this, as a ratio, say nothing about what was between them.
 const STEADY: f64 = 0.94;
-/// At a pace lower than this, more than the pace is different: what misses a cache is slowed down more than what does not.
+/// At a pace lower than this, more than the pace is different: what misses a cache is slowed down more than what does
+/// not.
 const FAST: f64 = 0.93;
 /// A share of the throughput of which more than this is lost was more than the throughput.
 const OVERLOAD: f64 = 0.02;
@@ -73,9 +76,9 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Million packets per second, at the machine's full pace: of the fastest round, as others can only slow one down. A reference that is
-    /// slower than the measurement beside it would make it faster than it was, so little of the pace is divided out; all of it where
-    /// no round has a fast one.
+    /// Million packets per second, at the machine's full pace: of the fastest round, as others can only slow one down.
+    /// A reference that is slower than the measurement beside it would make it faster than it was, so little of the
+    /// pace is divided out; all of it where no round has a fast one.
     pub fn mpps(&self) -> f64 {
         if !self.samples.iter().any(is_good) {
             return median(self.each());
@@ -269,8 +272,8 @@ pub fn in_rounds(
 }
 
 impl Rig {
-    /// The reference on so many cores when others leave them alone, in million packets per second: about a tenth of all references are faster, as
-    /// the very fastest is a matter of luck. 0: there was none.
+    /// The reference on so many cores when others leave them alone, in million packets per second: about a tenth of all
+    /// references are faster, as the very fastest is a matter of luck. 0: there was none.
     pub fn fastest(&self, cores: usize) -> f64 {
         self.references.get(&cores).map_or(0.0, |all| quantile(all, 0.9))
     }
@@ -322,7 +325,8 @@ impl Rig {
         Ok(Beside::new(Sample { pauses_ns, ..sample }, before, behind))
     }
 
-    /// A paced measurement at a share of what the same forwards saturated, with the faster of two such references in place of its pace.
+    /// A paced measurement at a share of what the same forwards saturated, with the faster of two such references in
+    /// place of its pace.
     fn beside_itself(&mut self, request: &Request, share: f64, process: Process) -> Result<Beside> {
         request.check()?;
         // Per second of time, in which the core is also taken away: arrivals do not wait for it.

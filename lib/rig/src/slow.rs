@@ -40,8 +40,8 @@ impl Routes for Back {
     }
 }
 
-/// Nanoseconds of CPU time per packet with a TTL of 1, answered by an ICMP error (RFC 1812 5.2.7.3), without limits of their
-/// rate. The ring that it comes by and the queue that the answer leaves by are not in it.
+/// Nanoseconds of CPU time per packet with a TTL of 1, answered by an ICMP error (RFC 1812 5.2.7.3), without limits of
+/// their rate. The ring that it comes by and the queue that the answer leaves by are not in it.
 ///
 /// # Errors
 /// The core cannot be used, or packets are not answered.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A receive queue that makes its packets when it is asked for them: a device without a device.
 //!
-//! Its driver costs what a driver costs: a buffer from the pool and the bytes of the headers for each packet. The bytes behind
-//! them are whatever the buffer held, as no router looks at them. Nothing runs beside the worker, so one core is enough to load
-//! it fully, or at any rate.
+//! Its driver costs what a driver costs: a buffer from the pool and the bytes of the headers for each packet. The bytes
+//! behind them are whatever the buffer held, as no router looks at them. Nothing runs beside the worker, so one core is
+//! enough to load it fully, or at any rate.
 
 use crate::arrivals::Arrivals;
 use crate::traffic::{Entry, HEADERS, STAMP, Traffic};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// One packet in so many carries the time of its arrival: a prime number, so that all places in a burst have their turn.
+/// One packet in so many carries the time of its arrival: a prime number, so that all places in a burst have their
+/// turn.
 const STAMPED: u64 = 7;
 
 /// What a source has counted, for other threads.

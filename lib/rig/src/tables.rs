@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The tables that a rig's router forwards by: ports, neighbors behind each, and routes to /24 networks, or those of a full table.
+//! The tables that a rig's router forwards by: ports, neighbors behind each, and routes to /24 networks, or those of a
+//! full table.
 
 use crate::request::{Lookups, Request, Routes};
 use anyhow::{Context as _, Result, ensure};
@@ -21,7 +22,8 @@ pub(crate) const HOST_MAC: MacAddr = MacAddr([2, 0, 0, 0, 2, 0]);
 const NEIGHBORS: u32 = 64;
 /// Prefixes of a synthetic table of the Internet's size.
 const INTERNET: usize = 901_899;
-/// The /24 networks that packets may be for: from 16.0.0.0 to 99.255.255.0 and from 128.0.0.0 to 168.255.255.0, which nothing is reserved in.
+/// The /24 networks that packets may be for: from 16.0.0.0 to 99.255.255.0 and from 128.0.0.0 to 168.255.255.0, which
+/// nothing is reserved in.
 const BLOCKS: [(u32, u32); 2] = [(16 << 24, 84 << 16), (128 << 24, 41 << 16)];
 /// How many there are.
 pub const MOST_NETWORKS: u32 = BLOCKS[0].1 + BLOCKS[1].1;
@@ -110,7 +112,8 @@ fn forwarded(prefix: Prefix4) -> bool {
     prefix.len() >= 8 && !matches!(prefix.addr() >> 24, 0 | 127 | 224..)
 }
 
-/// The neighbor that the route at this place leads to: behind the other ports by turns, seen from the one that its packets come in by.
+/// The neighbor that the route at this place leads to: behind the other ports by turns, seen from the one that its
+/// packets come in by.
 fn neighbor(place: usize, ports: u16, two_way: bool) -> u32 {
     let (place, ports) = (place as u32, u32::from(ports));
     let came_in = if two_way { place % 2 } else { 0 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The packets of a source: IPv4 and UDP to random destinations in a number of prefixes, some of them for the slow path.
+//! The packets of a source: IPv4 and UDP to random destinations in a number of prefixes, some of them for the slow
+//! path.
 
 use crate::tables;
 use anyhow::{Result, ensure};
@@ -42,8 +43,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Frames of `size` bytes, check sequence included, that come to the router's port with this MAC address, for one of `networks`
-    /// after the other in random order; a share of them, 0 to 1, has a TTL of 1.
+    /// Frames of `size` bytes, check sequence included, that come to the router's port with this MAC address, for one
+    /// of `networks` after the other in random order; a share of them, 0 to 1, has a TTL of 1.
     ///
     /// # Errors
     /// A size or a share that is out of bounds, or no networks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The fast path up to a vantage point: the steps behind it are skipped, and packets leave by one port as if they had been routed.
-//! The differences between points are what the steps cost, the caches that they warm for each other included.
+//! The fast path up to a vantage point: the steps behind it are skipped, and packets leave by one port as if they had
+//! been routed. The differences between points are what the steps cost, the caches that they warm for each other
+//! included.
 
 use perigee_dpdk::MBUF;
 use perigee_modules::{

@@ -4,7 +4,8 @@
 use std::fmt::{Display, Formatter};
 use std::str::FromStr;
 
-/// Where the packets that workers received have gone: once the workers have stopped, `received` is the sum of the others.
+/// Where the packets that workers received have gone: once the workers have stopped, `received` is the sum of the
+/// others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets received from devices.

@@ -14,7 +14,8 @@ pub struct PortShare {
     pub named_by: Vec<usize>,
 }
 
-/// The workers that poll each port, in rising order; at least one. `nodes`: that of each port and that of each worker, where known.
+/// The workers that poll each port, in rising order; at least one. `nodes`: that of each port and that of each worker,
+/// where known.
 pub fn pollers(config: &Config, (ports, workers): (&[Option<u16>], &[Option<u16>])) -> Vec<Vec<usize>> {
     let by_worker = config.workers.iter().any(|worker| !worker.ports.is_empty());
     if !by_worker && config.ports.iter().all(|port| port.weight.is_none()) {
@@ -29,8 +30,8 @@ pub fn pollers(config: &Config, (ports, workers): (&[Option<u16>], &[Option<u16>
     deal(&(0..).zip(config.ports.iter().zip(ports)).map(share).collect::<Vec<_>>(), workers)
 }
 
-/// The workers of each port: those that name it; else the heaviest port first, to the worker with the least weight so far, of those on
-/// its node if there are some. Among equals the first: so that equal ports go round.
+/// The workers of each port: those that name it; else the heaviest port first, to the worker with the least weight so
+/// far, of those on its node if there are some. Among equals the first: so that equal ports go round.
 pub fn deal(ports: &[PortShare], workers: &[Option<u16>]) -> Vec<Vec<usize>> {
     // Shares of weights in millionths, as whole numbers compare without surprises.
     let mut loads = vec![0_u64; workers.len()];

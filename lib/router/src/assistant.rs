@@ -8,8 +8,8 @@
 //!                                 └──► assistants: judge ──► transmit queues of their own
 //! ```
 //!
-//! An assistant sends by itself what it can judge by the tables that workers read; the rest it leaves to the owner, packet and all.
-//! While a tap is on, that is everything: captures and traces see one thread.
+//! An assistant sends by itself what it can judge by the tables that workers read; the rest it leaves to the owner,
+//! packet and all. While a tap is on, that is everything: captures and traces see one thread.
 
 use crate::forwarding::{Asks, decide};
 use crate::ports::Outputs;
@@ -179,7 +179,8 @@ impl Assistants {
         self.ends.iter().any(|end| !end.left.is_empty())
     }
 
-    /// Takes up to `most` of what each assistant has left to the owner: packets, and answers with the interfaces they should leave by.
+    /// Takes up to `most` of what each assistant has left to the owner: packets, and answers with the interfaces they
+    /// should leave by.
     pub(crate) fn take_left(&mut self, most: usize, packets: &mut Vec<Punted>, own: &mut Vec<(InterfaceId, Vec<u8>)>) {
         for end in &mut self.ends {
             let Ok(chunk) = end.left.read_chunk(end.left.slots().min(most)) else { continue };

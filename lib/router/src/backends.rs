@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of that crate's own, of which this one knows
-/// only that it is an error.
+/// Why what stands behind a trait of this crate (DPDK, LuaJIT) refused: an error of that crate's own, of which this one
+/// knows only that it is an error.
 pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads a file of the configuration, if need be by way of the helper: the router may be a user who may not.

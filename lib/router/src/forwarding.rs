@@ -209,8 +209,8 @@ impl Forwarding {
         self.routing.fib().commit_is_cheap()
     }
 
-    /// From now until it is [published](Self::publish) what changes is collected, and then made together, in less time than one by
-    /// one. The routes are up to date all the time.
+    /// From now until it is [published](Self::publish) what changes is collected, and then made together, in less time
+    /// than one by one. The routes are up to date all the time.
     pub fn hold(&mut self) {
         self.routing.hold();
     }
@@ -220,7 +220,8 @@ impl Forwarding {
         self.routing.fib().prefetch(prefix);
     }
 
-    /// Makes all changes visible to workers, publishing new tables if necessary. To be called once for all changes of a round.
+    /// Makes all changes visible to workers, publishing new tables if necessary. To be called once for all changes of a
+    /// round.
     ///
     /// # Errors
     /// A route does not fit; it is tried again with the next change. Everything else is visible.
@@ -239,7 +240,8 @@ impl Forwarding {
         Ok(done?)
     }
 
-    /// Publishes where no caller can take an error: it is logged, but only once, as the route is tried again with each change.
+    /// Publishes where no caller can take an error: it is logged, but only once, as the route is tried again with each
+    /// change.
     pub(crate) fn publish_or_warn(&mut self) {
         if let Err(error) = self.publish() {
             self.warn_of(error);
@@ -289,8 +291,8 @@ impl Forwarding {
         }
     }
 
-    /// A neighbor has been resolved, changed or (without a MAC address) lost. One that finds no room stays in the slow path; it is
-    /// counted, and logged once.
+    /// A neighbor has been resolved, changed or (without a MAC address) lost. One that finds no room stays in the slow
+    /// path; it is counted, and logged once.
     pub(crate) fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         if let Err(error) = self.routing.set_neighbor(interface, address, mac) {
             self.refused_neighbors += 1;
@@ -324,8 +326,8 @@ impl Forwarding {
         self.refused_neighbors
     }
 
-    /// How the gateways that routes need resolved have changed since the last call: new ones, and those that no route needs any
-    /// more.
+    /// How the gateways that routes need resolved have changed since the last call: new ones, and those that no route
+    /// needs any more.
     pub(crate) fn changed_gateways(&mut self) -> (Gateways, Gateways) {
         let now = self.routing.gateways();
         let before = std::mem::replace(&mut self.gateways, now);
@@ -342,8 +344,8 @@ fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], tap
         .with_taps(taps)
 }
 
-/// A seed that makes this router choose among equal paths differently from other routers, and the same after reloads and
-/// restarts: it is made of the MAC addresses.
+/// A seed that makes this router choose among equal paths differently from other routers, and the same after reloads
+/// and restarts: it is made of the MAC addresses.
 fn seed(macs: &[MacAddr]) -> u32 {
     // FNV-1a (Fowler, Noll, Vo) with 32 bits; its weaknesses do not matter, as it is mixed again with each flow.
     let bytes = macs.iter().flat_map(|mac| mac.octets());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! I/O around the follower of Linux (lib/linux): feeds are read in turns of bounded time, the helper is asked by another thread,
-//! replies wait for what the follower has to find out.
+//! I/O around the follower of Linux (lib/linux): feeds are read in turns of bounded time, the helper is asked by
+//! another thread, replies wait for what the follower has to find out.
 //!
 //! ```text
 //!  feeds ──updates──► turn (2 ms) ──Input──► Follower ──Effect──► feeds: dump
@@ -178,7 +178,8 @@ impl LinuxSide {
         self.feeds.iter().any(|feed| feed.rest.is_some())
     }
 
-    /// The next report of a feed, if the follower wants reports yet; `ahead` is called with a prefix whose routes will change soon.
+    /// The next report of a feed, if the follower wants reports yet; `ahead` is called with a prefix whose routes will
+    /// change soon.
     pub fn next_report(&mut self, id: FeedId, ahead: impl FnOnce(Prefix)) -> Option<Report> {
         let ready = self.follower.is_ready_for(id);
         self.feeds.iter_mut().find(|feed| feed.id == id && ready)?.next(ahead)

@@ -59,7 +59,8 @@ impl OpenPort {
     /// What the Linux interface under it has lost, if there is one, as of the last reading.
     pub(crate) fn losses(&self) -> Option<LinkLosses> {
         let losses = self.below.as_ref().map(|_| self.losses.sum())?;
-        // A driver that runs an XDP program counts frames for which the socket had no room as dropped; the socket counts them, too.
+        // A driver that runs an XDP program counts frames for which the socket had no room as dropped; the socket
+        // counts them, too.
         let dropped = if self.by_xdp() { 0 } else { losses.receive_dropped };
         Some(LinkLosses { receive_dropped: dropped, ..losses })
     }
@@ -88,7 +89,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The configuration's ports as they were opened, in its order, with the slow path's queues, and what is under them.
+    /// The configuration's ports as they were opened, in its order, with the slow path's queues, and what is under
+    /// them.
     pub fn new(config: &Config, ports: Vec<RouterPort>, queues: SlowQueues, below: Option<Below>) -> Ports {
         let open = |(config, RouterPort { port, pool, twin }): (&perigee_config::Port, RouterPort)| OpenPort {
             name: config.name.clone(),
@@ -194,8 +196,9 @@ impl Ports {
         self.underlay.follow()
     }
 
-    /// Reads from the kernel what the interfaces under ports and the twins have lost; `twins` knows the namespace of the latter. Reads
-    /// the devices' counters as well, as some of them are 32 bits wide and are reset by each reading.
+    /// Reads from the kernel what the interfaces under ports and the twins have lost; `twins` knows the namespace of
+    /// the latter. Reads the devices' counters as well, as some of them are 32 bits wide and are reset by each
+    /// reading.
     pub(crate) fn look_at_losses(&mut self, twins: Option<&dyn LinkStatistics>) {
         for port in &mut self.ports {
             port.port.stats();
@@ -218,7 +221,8 @@ impl Ports {
             let info = &port.info;
             tracing::info!("the interface {name} was made again");
             let mut preparation = LinkPreparation::new(&name, mac, info.mac, info.mtu);
-            // With AF_XDP the kernel does not hear what the port hears, and a card would not receive for an address that it has not.
+            // With AF_XDP the kernel does not hear what the port hears, and a card would not receive for an address
+            // that it has not.
             if port.by_xdp() {
                 preparation.other_mac = None;
             }
@@ -248,7 +252,8 @@ impl Ports {
         &mut self.outputs
     }
 
-    /// How many frames of the slow path could not be sent, by port number; the last entry counts those to ports that do not exist.
+    /// How many frames of the slow path could not be sent, by port number; the last entry counts those to ports that do
+    /// not exist.
     pub(crate) fn lost_to_transmit(&self) -> &[u64] {
         self.outputs.lost()
     }

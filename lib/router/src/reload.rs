@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Reload of configuration and script: everything changes, or nothing does. A thread reads the files, also the script, as a file system or the
-//! helper, who opens what the router may not, can take long to answer.
+//! Reload of configuration and script: everything changes, or nothing does. A thread reads the files, also the script,
+//! as a file system or the helper, who opens what the router may not, can take long to answer.
 //!
 //! ```text
 //!  files ► configuration ─► filters ─► tables beside the old ones ─► script loads with them ─► workers see them
@@ -24,11 +24,12 @@ use perigee_slowpath::Input;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// The script's generation, a sentence about each thing that did not fit, and how many links the helper was asked to change.
+/// The script's generation, a sentence about each thing that did not fit, and how many links the helper was asked to
+/// change.
 type Reloaded = (u64, Vec<String>, usize);
 
-/// How long workers have for a first round with a new script, in addition to its stall budget, in ns. Far more than needed: the
-/// machine may be busy.
+/// How long workers have for a first round with a new script, in addition to its stall budget, in ns. Far more than
+/// needed: the machine may be busy.
 const PATIENCE: u64 = 30_000_000_000;
 
 /// What was asked for, and what was read for it.
@@ -59,7 +60,8 @@ impl Default for Reads {
 pub(crate) struct Reloading {
     generation: u64,
     message: String,
-    /// Links that the helper has still to change. Its answers come within a bound, those that say that there is none as well.
+    /// Links that the helper has still to change. Its answers come within a bound, those that say that there is none
+    /// as well.
     links: usize,
     /// What it has refused.
     refused: Vec<String>,
@@ -68,7 +70,8 @@ pub(crate) struct Reloading {
 }
 
 impl SlowThread {
-    /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the files and the workers.
+    /// Reads the configuration and the script again; changes everything or nothing. The answer waits for the files and
+    /// the workers.
     pub(crate) fn reload(&mut self, query: Reload, reply: Reply<Outcome>) {
         let Settings { path, machine, read, .. } = &self.parts.settings;
         let (path, machine, read) = (path.clone(), machine.clone(), read.clone());
@@ -261,8 +264,8 @@ impl SlowThread {
         self.follow_gateways();
     }
 
-    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs, whatever somebody has changed meanwhile. The
-    /// helper's thread does it: this one never waits. Returns how many answers come.
+    /// Brings the twins, and Linux's VLANs on them, to the new configuration's addresses and MTUs, whatever somebody
+    /// has changed meanwhile. The helper's thread does it: this one never waits. Returns how many answers come.
     fn follow_addresses(&mut self, before: &Config, generation: u64) -> usize {
         self.make_new_vlans();
         self.delete_old_vlans(before);
@@ -336,8 +339,8 @@ impl SlowThread {
         }
     }
 
-    /// Deletes Linux's interfaces of VLANs that the configuration names no more, whoever has made them; those of another name are
-    /// somebody else's, and stay.
+    /// Deletes Linux's interfaces of VLANs that the configuration names no more, whoever has made them; those of
+    /// another name are somebody else's, and stay.
     fn delete_old_vlans(&mut self, before: &Config) {
         let now = &self.parts.settings.config;
         let stays = |old: &config::Interface| now.interfaces.iter().any(|i| (i.port, i.vlan) == (old.port, old.vlan));
@@ -374,8 +377,8 @@ fn script_of(query: Reload, config: &Config, read: ReadScript) -> Result<ScriptS
 /// Where an interface is: the port's index and the VLAN.
 type Place = (usize, Option<u16>);
 
-/// What changes for Linux where interfaces of ports with twins have another MTU than `before`, or lack addresses there, or have some that
-/// were the configuration's. `has`: the addresses that Linux has at a place, where they are known.
+/// What changes for Linux where interfaces of ports with twins have another MTU than `before`, or lack addresses there,
+/// or have some that were the configuration's. `has`: the addresses that Linux has at a place, where they are known.
 fn link_changes(
     before: &Config,
     now: &Config,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! How many routes there is room for: as many as `max_routes` says, and as the memory holds that is left to the process.
+//! How many routes there is room for: as many as `max_routes` says, and as the memory holds that is left to the
+//! process.
 //!
-//! Rust ends a process that an allocation is refused, and Linux one whose control group is full. So memory is looked at before routes
-//! are added, a thousand at a time, and a part of it is never used for routes.
+//! Rust ends a process that an allocation is refused, and Linux one whose control group is full. So memory is looked at
+//! before routes are added, a thousand at a time, and a part of it is never used for routes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,8 +13,8 @@ use rustix::process::{Resource, getrlimit};
 
 /// What is left to everything else: answers of the API, dumps of Linux, packets that wait.
 const RESERVE: u64 = 32 << 20;
-/// What a route takes, with room for arrays that grow while both the old and the new one are there. Measured: 260 bytes for an operator's
-/// route, of which the lookup structures are a few.
+/// What a route takes, with room for arrays that grow while both the old and the new one are there. Measured: 260 bytes
+/// for an operator's route, of which the lookup structures are a few.
 const PER_ROUTE: u64 = 512;
 /// What one that is held may take for a moment when an array doubles.
 const PER_HELD: u64 = 128;
@@ -165,8 +166,8 @@ fn has_memory(controllers: &str) -> bool {
     controllers.is_empty() || controllers.split(',').any(|one| one == "memory")
 }
 
-/// The folders of the control groups that a process is in, by its `/proc/self/cgroup`: of each hierarchy for memory the group itself
-/// and those around it.
+/// The folders of the control groups that a process is in, by its `/proc/self/cgroup`: of each hierarchy for memory the
+/// group itself and those around it.
 fn folders(mount: &Path, groups: &str) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     for line in groups.lines() {
@@ -232,7 +233,8 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// In a namespace that was entered by `ip netns exec`, a router took all memory of its control group, and the kernel ended it.
+    /// In a namespace that was entered by `ip netns exec`, a router took all memory of its control group, and the
+    /// kernel ended it.
     #[test]
     fn control_groups_are_found_where_a_new_sys_hides_them() {
         let (hidden, shown) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -48,8 +48,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// Longest sleep, in ns, and the time to sleep when waiting for something that rings no bell: queues that hardware filters
-/// fill, workers that have to let go of old tables.
+/// Longest sleep, in ns, and the time to sleep when waiting for something that rings no bell: queues that hardware
+/// filters fill, workers that have to let go of old tables.
 const LONGEST_SLEEP: u64 = 100_000_000;
 const SHORT_SLEEP: u64 = 1_000_000;
 /// How often links are checked, in ns: not every driver reports that one is down, and traffic should leave it soon.
@@ -60,7 +60,8 @@ const LINKS_TURN: u64 = 2_000_000;
 const HOUSEKEEPING: u64 = 250_000_000;
 /// How often the kernel is asked what it has lost, apart from requests of the API.
 const LOSSES: u64 = 1_000_000_000;
-/// While changes keep coming, a table that has to be rebuilt for each commit is not rebuilt more often than this, in ns.
+/// While changes keep coming, a table that has to be rebuilt for each commit is not rebuilt more often than this, in
+/// ns.
 const COMMIT_PAUSE: u64 = 250_000_000;
 
 /// The configuration, and where it came from.
@@ -102,8 +103,8 @@ pub struct SlowParts {
     pub stop: Stop,
 }
 
-/// What the router's configuration says about its slow path. A burst is what comes in 10 ms, as a thread that shares its core may
-/// stand still for so long, and at least 50, for senders that try many ways at once.
+/// What the router's configuration says about its slow path. A burst is what comes in 10 ms, as a thread that shares
+/// its core may stand still for so long, and at least 50, for senders that try many ways at once.
 pub(crate) fn slow_config(config: &Config) -> SlowConfig {
     let rate = config.router.icmp_rate;
     SlowConfig {
@@ -251,8 +252,8 @@ impl SlowThread {
         (self.parts.clock)()
     }
 
-    /// Makes changes visible, once per burst of changes. Structures that have to be rebuilt for that wait for the end of the
-    /// burst, but not indefinitely.
+    /// Makes changes visible, once per burst of changes. Structures that have to be rebuilt for that wait for the end
+    /// of the burst, but not indefinitely.
     fn commit(&mut self, now: u64) {
         let busy = self.linux.is_busy() || self.parts.forwarding.links_are_followed();
         let more_to_come = busy && now.saturating_sub(self.committed) < COMMIT_PAUSE;
@@ -315,8 +316,8 @@ impl SlowThread {
         self.parts.ports.look_at_losses(self.linux.statistics());
     }
 
-    /// Frees the packets that are still held here; to be called when workers and assistants have ended. Returns the twins, which Linux has
-    /// while they are not dropped: the helper removes all of them together.
+    /// Frees the packets that are still held here; to be called when workers and assistants have ended. Returns the
+    /// twins, which Linux has while they are not dropped: the helper removes all of them together.
     pub fn finish(&mut self) -> Vec<Twin> {
         let waiting = self.parts.workers.drain() + self.parts.assistants.drain() + self.slow.queued();
         if waiting > 0 {

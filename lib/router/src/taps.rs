@@ -7,8 +7,8 @@
 //!         ──punted packets, with their traces──► slow path's thread: what it did ──► the same queue
 //! ```
 //!
-//! The slow path's thread shows a punted packet to [`Taps::look`] before the slow path handles it, and to [`Taps::judged`]
-//! afterwards: what the slow path has counted in between is what it did with the packet.
+//! The slow path's thread shows a punted packet to [`Taps::look`] before the slow path handles it, and to
+//! [`Taps::judged`] afterwards: what the slow path has counted in between is what it did with the packet.
 
 mod sinks;
 
@@ -85,7 +85,8 @@ impl Taps {
         self.taps.is_empty()
     }
 
-    /// Turns a tap on; `ports` are numbers and names. Afterwards the workers need the new [`for_workers`](Self::for_workers).
+    /// Turns a tap on; `ports` are numbers and names. Afterwards the workers need the new
+    /// [`for_workers`](Self::for_workers).
     ///
     /// # Errors
     /// The filter makes no sense, there is no such port, or too many taps are on.

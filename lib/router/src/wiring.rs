@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Who polls which receive queue and who sends on which transmit queue.
 //!
-//! With a queue each, workers share nothing. Where a port has fewer receive queues than workers that poll it, their owners
-//! spread packets over these workers by flow, on one ring per worker. Where it has fewer transmit queues than workers and
-//! slow path, those without send over a ring to the owner of the port's first queue. Never a lock.
+//! With a queue each, workers share nothing. Where a port has fewer receive queues than workers that poll it, their
+//! owners spread packets over these workers by flow, on one ring per worker. Where it has fewer transmit queues than
+//! workers and slow path, those without send over a ring to the owner of the port's first queue. Never a lock.
 
 use crate::Refusal;
 use perigee_packet::{ReceiveQueue, TransmitQueue};
@@ -39,8 +39,8 @@ pub trait Fabric {
     /// # Errors
     /// There is no memory for it.
     fn hand_over(&mut self, worker: usize) -> Result<Ring, Refusal>;
-    /// A ring in front of a transmit queue: its producers' end, and the queue for its owner, which also sends what is in
-    /// the ring whenever it is used or polled.
+    /// A ring in front of a transmit queue: its producers' end, and the queue for its owner, which also sends what is
+    /// in the ring whenever it is used or polled.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -98,7 +98,8 @@ pub enum WiringError {
     Ring(#[from] Refusal),
 }
 
-/// Gives the ports' queues to `workers` workers and the slow path, which has `assistants` threads besides the owner of the tables.
+/// Gives the ports' queues to `workers` workers and the slow path, which has `assistants` threads besides the owner of
+/// the tables.
 ///
 /// # Errors
 /// A port has no transmit queue, or a ring could not be made.
@@ -184,7 +185,8 @@ fn outputs(
     wiring.notes.push(note);
     let mut transmit = transmit.into_iter();
     let first = transmit.next().ok_or_else(|| WiringError::NoTransmitQueue(name.to_owned()))?;
-    // A worker owns the queue with the ring, as it looks at it all the time; workers have queues of their own before others do.
+    // A worker owns the queue with the ring, as it looks at it all the time; workers have queues of their own before
+    // others do.
     let (sender, owners) = fabric.share(first)?;
     let rest = transmit.take(workers - 1).map(Some).chain(std::iter::repeat_with(|| None));
     let queues = std::iter::once(Some(owners)).chain(rest);

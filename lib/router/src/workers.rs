@@ -81,7 +81,8 @@ impl Workers {
     }
 }
 
-/// Takes up to `most` packets from a punt ring. Another core has written all of them, so their bytes are asked for early.
+/// Takes up to `most` packets from a punt ring. Another core has written all of them, so their bytes are asked for
+/// early.
 pub(crate) fn take(ring: &mut PuntReader, most: usize, into: &mut Vec<Punted>) {
     let Ok(chunk) = ring.read_chunk(ring.slots().min(most)) else { return };
     let from = into.len();

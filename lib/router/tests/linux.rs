@@ -286,8 +286,8 @@ fn whatever_the_kernel_does_the_routes_become_the_same() {
     assert_eq!(bed.end(), 0);
 }
 
-/// A dump that came to nothing made the router forget which next-hop objects routes use, so that routes no longer changed with
-/// their objects.
+/// A dump that came to nothing made the router forget which next-hop objects routes use, so that routes no longer
+/// changed with their objects.
 #[test]
 fn a_broken_dump_forgets_no_next_hop_objects() {
     let folder = tempfile::tempdir().unwrap();

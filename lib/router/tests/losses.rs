@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Each place a packet can be lost after the workers is flooded: packets sent, waiting and dropped under a reason add up to those offered.
+//! Each place a packet can be lost after the workers is flooded: packets sent, waiting and dropped under a reason add
+//! up to those offered.
 
 mod common;
 
@@ -35,7 +36,8 @@ fn held(bed: &mut Bed) -> SlowPathStatus {
     ask(bed, ShowSlowPath {}).unwrap()
 }
 
-/// Port a receives packets; the owner of the tables has its turn after each hundred or, if it is `busy`, only at the end.
+/// Port a receives packets; the owner of the tables has its turn after each hundred or, if it is `busy`, only at the
+/// end.
 fn offer(bed: &mut Bed, busy: bool, packet: impl Fn(u16) -> Vec<u8>) {
     for n in 0..FLOOD as u16 {
         assert!(bed.receive[0][0].inject(&packet(n)));
@@ -77,7 +79,8 @@ fn a_full_transmit_queue_is_its_ports_loss_alone() {
     router.end();
 }
 
-/// Errors about packets whose TTL is used up, by one thread and by three, with a queue of their own or a ring to a worker's.
+/// Errors about packets whose TTL is used up, by one thread and by three, with a queue of their own or a ring to a
+/// worker's.
 #[test]
 fn what_the_slow_path_cannot_send_is_counted() {
     let unlimited = known().replace("[router]\n", "[router]\nicmp_rate = 1000000000\n");
@@ -111,8 +114,8 @@ fn what_the_slow_path_cannot_send_is_counted() {
     }
 }
 
-/// No worker sees what a device's filters put into the slow path's own queue: the policer is before that queue, too. A port that says so
-/// has limits of its own, also after a reload.
+/// No worker sees what a device's filters put into the slow path's own queue: the policer is before that queue, too. A
+/// port that says so has limits of its own, also after a reload.
 #[test]
 fn a_port_has_limits_of_its_own_and_steered_packets_are_policed() {
     let text = known();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Packets to groups through a whole router on heap packets: by routes of the configuration and of Linux, alike by both paths.
+//! Packets to groups through a whole router on heap packets: by routes of the configuration and of Linux, alike by both
+//! paths.
 
 mod common;
 
@@ -165,7 +166,8 @@ fn both_paths_do_the_same_to_a_packet() {
     assert_eq!(router.bed.end(), 0);
 }
 
-/// What one router sends comes back by its other link, as from a second router with the same routes: nothing goes round.
+/// What one router sends comes back by its other link, as from a second router with the same routes: nothing goes
+/// round.
 #[test]
 fn a_loop_ends_at_once() {
     for lines in [STATIC, "[[multicast]]\ngroup = '239.1.1.1'\nfrom = 'a'\nto = ['b', 'c']\n"] {
@@ -180,7 +182,8 @@ fn a_loop_ends_at_once() {
     }
 }
 
-/// Two routers between the same two networks, which hear each other on both; returns how many frames they send of one packet.
+/// Two routers between the same two networks, which hear each other on both; returns how many frames they send of one
+/// packet.
 fn sent_between_two(first: &str, second: &str, ttl: u8) -> usize {
     let mut routers = [first, second].map(Router::alone);
     // Network, frame, and which router has sent it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Neighbors in a whole router on heap packets: floods leave nothing behind in the workers' tables, and operators can have
-//! neighbors forgotten.
+//! Neighbors in a whole router on heap packets: floods leave nothing behind in the workers' tables, and operators can
+//! have neighbors forgotten.
 
 mod common;
 

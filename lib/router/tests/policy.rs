@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The switches of interfaces in a whole router on heap packets: what the fast path does, what the slow path, and that a reload
-//! changes them while packets flow.
+//! The switches of interfaces in a whole router on heap packets: what the fast path does, what the slow path, and that
+//! a reload changes them while packets flow.
 
 mod common;
 

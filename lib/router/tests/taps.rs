@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Traces and captures of whole routers on heap packets: what they show, that they end, and that every buffer is returned.
+//! Traces and captures of whole routers on heap packets: what they show, that they end, and that every buffer is
+//! returned.
 
 mod common;
 

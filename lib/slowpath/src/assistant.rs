@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A second pair of hands: judges punted packets on a thread of its own, by the workers' tables.
 //!
-//! The owner of the tables is a [`SlowPath`] on another thread. An assistant has its rules, its limits and a copy of its
-//! interfaces, but no neighbors, no fragments and no twins. It answers, forwards and drops what it can by these; what it cannot, it
-//! leaves to the owner before it has counted or sent anything, or, once an answer is made, gives the owner the answer to send.
+//! The owner of the tables is a [`SlowPath`] on another thread. An assistant has its rules, its limits and a copy of
+//! its interfaces, but no neighbors, no fragments and no twins. It answers, forwards and drops what it can by these;
+//! what it cannot, it leaves to the owner before it has counted or sent anything, or, once an answer is made, gives the
+//! owner the answer to send.
 //!
 //! | packet | what becomes of it |
 //! | --- | --- |
@@ -19,7 +20,8 @@ use perigee_net::InterfaceId;
 use crate::machine::{SlowPath, Turn};
 use crate::{Config, Counters, InterfaceTable, Limits, Output, Routes, Time};
 
-/// Judges packets beside the [`SlowPath`] that owns the tables. After every [`Self::handle`], drain [`Self::poll_output`].
+/// Judges packets beside the [`SlowPath`] that owns the tables. After every [`Self::handle`], drain
+/// [`Self::poll_output`].
 #[derive(Debug)]
 pub struct Assistant(SlowPath);
 
@@ -34,8 +36,9 @@ impl Assistant {
         self.0.interfaces.clone_from(&table.0);
     }
 
-    /// Judges a punted frame, as [`Input::Punted`](crate::Input::Punted). False: it is the owner's to judge, and nothing came of it
-    /// here. `routes` answers as workers would, by [`RouteDecision::Station`](crate::RouteDecision::Station).
+    /// Judges a punted frame, as [`Input::Punted`](crate::Input::Punted). False: it is the owner's to judge, and
+    /// nothing came of it here. `routes` answers as workers would, by
+    /// [`RouteDecision::Station`](crate::RouteDecision::Station).
     #[must_use]
     pub fn handle(&mut self, now: Time, interface: InterfaceId, frame: &[u8], routes: &dyn Routes) -> bool {
         self.0.left = false;

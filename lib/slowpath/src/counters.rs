@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What the slow path counts. Every frame that it does not pass on is counted as a drop, with the section of the RFC that
-//! demands it.
+//! What the slow path counts. Every frame that it does not pass on is counted as a drop, with the section of the RFC
+//! that demands it.
 
 use crate::rate::Refused;
 

@@ -245,8 +245,8 @@ impl SlowPath {
         }
     }
 
-    /// The MTU of the interface that the packet leaves by, or the route's `limit` if that is smaller; `None`: it ended here, as the
-    /// interface is down or the packet too big.
+    /// The MTU of the interface that the packet leaves by, or the route's `limit` if that is smaller; `None`: it ended
+    /// here, as the interface is down or the packet too big.
     fn mtu_for4(
         &mut self,
         turn: Turn,

@@ -17,8 +17,8 @@ use crate::source::DUMMY;
 const MAX_ERROR: usize = 576;
 /// Precedence 6, internetwork control (RFC 1812 4.3.2.5).
 const PRECEDENCE: u8 = 0xc0;
-/// The bits of the type of service that an error has from the packet that it is about (RFC 1812 4.3.2.5), except for the one that is a part
-/// of ECN since RFC 3168: errors are not ECN-capable.
+/// The bits of the type of service that an error has from the packet that it is about (RFC 1812 4.3.2.5), except for
+/// the one that is a part of ECN since RFC 3168: errors are not ECN-capable.
 const SERVICE: u8 = 0x1c;
 
 /// Code of a redirect for one host.

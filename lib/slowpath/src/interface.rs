@@ -138,7 +138,8 @@ impl Own {
 /// The interface that an address belongs to; `None`: it is on none.
 pub(crate) type Owner = Option<InterfaceId>;
 
-/// All interfaces, and which addresses are the router's. Every packet asks several times, so it is all in sorted arrays.
+/// All interfaces, and which addresses are the router's. Every packet asks several times, so it is all in sorted
+/// arrays.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interfaces {
     /// By number.
@@ -257,7 +258,8 @@ impl Interfaces {
         (self.owners4, self.owners6, self.anycasts, self.broadcasts) = (owners4, owners6, anycasts, broadcasts);
     }
 
-    /// The interface that has this address. A link-local one is looked for on the receiving interface alone (RFC 4007 5).
+    /// The interface that has this address. A link-local one is looked for on the receiving interface alone (RFC 4007
+    /// 5).
     pub(crate) fn owner(&self, address: IpAddr, receiving: InterfaceId) -> Option<&Own> {
         let here = || self.get(receiving).filter(|own| own.has(address));
         if is_link_local(address) {
@@ -325,8 +327,8 @@ impl Interfaces {
     }
 
     /// The IPv4 address to speak from out of an interface, as Linux chooses it: the interface's own, one that is on no
-    /// interface, or any other's. The packet is for `near` next, and stays `on_link` or not. Where a virtual station alone
-    /// has an address in the network of `near`, that one: neighbors need not answer one of another network.
+    /// interface, or any other's. The packet is for `near` next, and stays `on_link` or not. Where a virtual station
+    /// alone has an address in the network of `near`, that one: neighbors need not answer one of another network.
     pub(crate) fn source4(&self, outgoing: InterfaceId, near: Option<Ipv4Addr>, on_link: bool) -> Option<Ipv4Addr> {
         let here = || self.get(outgoing)?.source4(near, on_link);
         let by_station = || self.stations_source4(outgoing, near?, on_link);

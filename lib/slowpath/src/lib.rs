@@ -10,8 +10,8 @@
 //!                                    └► twin (what Linux gets, once its source has answered)
 //! ```
 //!
-//! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so that
-//! a packet is treated alike on either path. Copies of what the fast path sends back ([`Input::SentBack`]) are not
+//! It is a full router: a punted frame is the original one, before any change, and goes through every step again, so
+//! that a packet is treated alike on either path. Copies of what the fast path sends back ([`Input::SentBack`]) are not
 //! forwarded. Only what is rare comes here, so the code prefers simplicity to speed. It has no clock, socket, thread or
 //! randomness: the same inputs give the same outputs. All its memory is bounded by [`Config`]. On further threads
 //! [`Assistant`]s judge packets by the same rules.

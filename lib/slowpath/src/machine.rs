@@ -343,8 +343,8 @@ impl SlowPath {
         }
     }
 
-    /// Leaves the packet at hand to the owner of the tables if this is an assistant; returns whether it is. Nothing may have been
-    /// counted or sent for the packet before.
+    /// Leaves the packet at hand to the owner of the tables if this is an assistant; returns whether it is. Nothing may
+    /// have been counted or sent for the packet before.
     pub(crate) fn leave_to_owner(&mut self) -> bool {
         self.left |= self.assistant;
         self.assistant
@@ -399,7 +399,8 @@ impl SlowPath {
         let (interface, address) = next_hop.key;
         let Some(own) = self.usable(interface) else { return };
         let mtu = usize::from(own.config.mtu);
-        // Where workers' tables have named the station, the address is the destination's: a neighbor's only on the link.
+        // Where workers' tables have named the station, the address is the destination's: a neighbor's only on the
+        // link.
         let neighbor = Some(address).filter(|address| next_hop.mac.is_none() || own.on_link(*address));
         let source = destination_of(&packet).unwrap_or(address);
         match self.look_up(now, next_hop, Origin { ingress: None, source }) {
@@ -445,8 +446,8 @@ impl SlowPath {
         }
     }
 
-    /// The decision about a packet as Linux's exceptions to the plain route have it, and the most bytes that the route takes; `None`: the
-    /// packet is left to the owner of the tables.
+    /// The decision about a packet as Linux's exceptions to the plain route have it, and the most bytes that the route
+    /// takes; `None`: the packet is left to the owner of the tables.
     pub(crate) fn treat(
         &mut self,
         turn: Turn,
@@ -469,8 +470,8 @@ impl SlowPath {
         })
     }
 
-    /// Whether a source passes the check that the interface it came in on asks for (RFC 3704). Link-local ones are of the link,
-    /// and hosts that have no address yet have no route (DHCP, duplicate address detection).
+    /// Whether a source passes the check that the interface it came in on asks for (RFC 3704). Link-local ones are of
+    /// the link, and hosts that have no address yet have no route (DHCP, duplicate address detection).
     pub(crate) fn leads_back(&self, turn: Turn, interface: InterfaceId, source: IpAddr) -> bool {
         let by = match self.policy(interface).urpf {
             ReversePath::Off => return true,

@@ -9,9 +9,9 @@
 //! | of a route that Linux follows itself | Linux gets it, and it is not forwarded here |
 //! | otherwise | one copy for each interface whose threshold its TTL exceeds, in fragments where IPv4 allows it |
 //!
-//! None of this is answered by an error, except IPv6 packets that are too big for one of the interfaces (RFC 4443 3.2): Packet Too
-//! Big names the smallest MTU. The packets that come here have options, are too big for one of the interfaces, or come before
-//! workers know the route.
+//! None of this is answered by an error, except IPv6 packets that are too big for one of the interfaces (RFC 4443 3.2):
+//! Packet Too Big names the smallest MTU. The packets that come here have options, are too big for one of the
+//! interfaces, or come before workers know the route.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -29,8 +29,8 @@ use crate::options;
 use crate::rate::TokenBucket;
 use crate::{GroupPacket, MulticastDecision, Time};
 
-/// Packets without a route that Linux hears per second and cell, and at once. Flows share cells by hash, so that one flood does not
-/// hide all other sources.
+/// Packets without a route that Linux hears per second and cell, and at once. Flows share cells by hash, so that one
+/// flood does not hide all other sources.
 const PER_SECOND: u32 = 200;
 const AT_ONCE: u32 = 32;
 const CELLS: usize = 64;
@@ -218,8 +218,8 @@ fn is_control6(packet: &Ipv6<&[u8]>) -> bool {
     packet.next_header() == protocol::PIM || plain_icmp(packet).is_some_and(listener)
 }
 
-/// Whether a frame that Linux sends must not leave by an interface: the group's boundary or the TTL threshold is there. Linux knows
-/// neither, and forwards some packets itself.
+/// Whether a frame that Linux sends must not leave by an interface: the group's boundary or the TTL threshold is there.
+/// Linux knows neither, and forwards some packets itself.
 pub(crate) fn is_confined(turn: Turn, interface: InterfaceId, frame: &[u8]) -> bool {
     let Ok(view) = Ethernet::new(frame) else { return false };
     if !view.destination().is_multicast() {

@@ -113,7 +113,8 @@ impl SlowPath {
         let asker = (id, IpAddr::V6(source));
         self.neighbors.heard(turn.now, asker, heard, &mut self.counters);
         let Some(answer) = self.advertisement(id, target, source, true) else { return };
-        // As with ARP, an answer is no use of the neighbor: whoever asks would make the router probe, and tell others of it.
+        // As with ARP, an answer is no use of the neighbor: whoever asks would make the router probe, and tell others
+        // of it.
         let station = self.neighbors.mac(asker).or(mac);
         self.send_own(turn.now, NextHop { key: asker, mac: station }, answer);
     }

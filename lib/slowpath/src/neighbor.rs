@@ -9,14 +9,14 @@
 //!                        packet                   └───────────────────────────────┘
 //! ```
 //!
-//! Two things differ from a host. The fast path's packets are not seen here, so a stale neighbor counts as used a bounded
-//! number of times ([`Config::unused_refreshes`]). And a gateway that next hops need is never forgotten: it is always
-//! refreshed, and asked for again after each hold.
+//! Two things differ from a host. The fast path's packets are not seen here, so a stale neighbor counts as used a
+//! bounded number of times ([`Config::unused_refreshes`]). And a gateway that next hops need is never forgotten: it is
+//! always refreshed, and asked for again after each hold.
 //!
-//! Each link has limits of its own for each family, of those that are known and of those that are not resolved, and so has what
-//! may be asked per second: `pool.rs` says who makes room for whom, `budget.rs` who may ask. A station that tells its address
-//! unasked may be anybody: it is probed as far as the budget goes, gone after half a minute if it was not confirmed, and while
-//! there are many of them nobody else hears of it before a packet needs it.
+//! Each link has limits of its own for each family, of those that are known and of those that are not resolved, and so
+//! has what may be asked per second: `pool.rs` says who makes room for whom, `budget.rs` who may ask. A station that
+//! tells its address unasked may be anybody: it is probed as far as the budget goes, gone after half a minute if it was
+//! not confirmed, and while there are many of them nobody else hears of it before a packet needs it.
 //!
 //! Whoever sends what Linux would answer has to have answered itself: `vouch` in `room.rs`.
 //!
@@ -73,8 +73,8 @@ impl From<Key> for NextHop {
 /// A packet that waits for its next hop's MAC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded from the start when the wait is over. `for_linux`: it
-    /// waits for who sent it, not for whom it goes to.
+    /// Somebody else's, as received (Ethernet header, no tag); it is forwarded from the start when the wait is over.
+    /// `for_linux`: it waits for who sent it, not for whom it goes to.
     Received { interface: InterfaceId, frame: Vec<u8>, for_linux: bool },
     /// This router's own IP packet, ready to go.
     Own(Vec<u8>),
@@ -184,7 +184,8 @@ pub struct NeighborInfo {
     pub gateway: bool,
     /// Packets waiting for it.
     pub queued: usize,
-    /// The caller was told of its MAC by an event. While many stations tell theirs unasked, it is not, until a packet needs one.
+    /// The caller was told of its MAC by an event. While many stations tell theirs unasked, it is not, until a packet
+    /// needs one.
     pub reported: bool,
 }
 
@@ -327,7 +328,8 @@ impl Neighbors {
         self.table.get(&key)?.mac
     }
 
-    /// Where to send a packet for this next hop. Starts to ask if nothing is known, and nobody else is to be asked for first.
+    /// Where to send a packet for this next hop. Starts to ask if nothing is known, and nobody else is to be asked for
+    /// first.
     pub(crate) fn look_up(&mut self, now: Time, key: Key, origin: Origin, counters: &mut Counters) -> Answer {
         self.used(now, key);
         match self.table.get(&key) {
@@ -342,8 +344,9 @@ impl Neighbors {
         }
     }
 
-    /// Lets a packet wait for a next hop that [`Self::look_up`] said `Wait` about; a newer packet pushes out the oldest, or
-    /// several if it is larger. If none waits there, one of those makes room that wait for what others have asked for most.
+    /// Lets a packet wait for a next hop that [`Self::look_up`] said `Wait` about; a newer packet pushes out the
+    /// oldest, or several if it is larger. If none waits there, one of those makes room that wait for what others
+    /// have asked for most.
     pub(crate) fn enqueue(&mut self, key: Key, packet: Pending, counters: &mut Counters) {
         let Some(n) = self.table.get(&key) else { return };
         let mut own = n.queue.len();
@@ -371,8 +374,9 @@ impl Neighbors {
         }
     }
 
-    /// Lets a packet for Linux wait for the neighbor that sent it, after [`Self::vouch`] said `Wait`. Such packets have half of the room
-    /// for all, whatever else waits; the one that has waited longest makes room, as a host that is there answers within milliseconds.
+    /// Lets a packet for Linux wait for the neighbor that sent it, after [`Self::vouch`] said `Wait`. Such packets have
+    /// half of the room for all, whatever else waits; the one that has waited longest makes room, as a host that is
+    /// there answers within milliseconds.
     pub(crate) fn enqueue_for_linux(
         &mut self,
         key: Key,

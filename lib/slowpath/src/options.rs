@@ -21,7 +21,8 @@ pub(crate) struct SourceRoute {
     pub next: Option<Ipv4Addr>,
 }
 
-/// Checks all options and finds the source route. `Err`: the wrong byte's offset in the header, for a parameter problem.
+/// Checks all options and finds the source route. `Err`: the wrong byte's offset in the header, for a parameter
+/// problem.
 pub(crate) fn scan(packet: &Ipv4<&[u8]>) -> Result<Option<SourceRoute>, u8> {
     let mut found = None;
     let mut options = packet.options();

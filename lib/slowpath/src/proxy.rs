@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Answers for other stations: proxy ARP (RFC 1027) and proxy neighbor discovery (RFC 4389 4.1.3.3, RFC 4861 7.2.8), as Linux does both.
+//! Answers for other stations: proxy ARP (RFC 1027) and proxy neighbor discovery (RFC 4389 4.1.3.3, RFC 4861 7.2.8), as
+//! Linux does both.
 //!
 //! | asked for | answered |
 //! | --- | --- |
 //! | an IPv4 address, with [`Proxy::arp`] or among [`Proxy::addresses`] | if its route leaves by another interface |
 //! | an IPv6 address among [`Proxy::addresses`] | without the override flag: the station itself comes first |
 //!
-//! Linux delays its answers by a random time (`proxy_delay`) so that the station itself is heard first; these are immediate.
+//! Linux delays its answers by a random time (`proxy_delay`) so that the station itself is heard first; these are
+//! immediate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -62,7 +64,8 @@ impl SlowPath {
         }
     }
 
-    /// A solicitation for an address that is none of the interface's; returns whether the router answers for that station.
+    /// A solicitation for an address that is none of the interface's; returns whether the router answers for that
+    /// station.
     pub(crate) fn solicited_for_another(
         &mut self,
         turn: Turn,

@@ -2,9 +2,9 @@
 //! Limits of ICMP errors and redirects (RFC 1812 4.3.2.8, RFC 4443 2.4(f), RFC 4861 8.2): per interface that the packet
 //! came in on, and per source prefix, so that one sender or link cannot use up what others need.
 //!
-//! A bucket is one number, the time until which its tokens are spent, changed by compare and swap: threads share limits without
-//! a lock, and no rate is divided among them. There are as many buckets as memory is given for, whatever addresses come;
-//! prefixes that share one, by a hash with a secret, share its tokens.
+//! A bucket is one number, the time until which its tokens are spent, changed by compare and swap: threads share limits
+//! without a lock, and no rate is divided among them. There are as many buckets as memory is given for, whatever
+//! addresses come; prefixes that share one, by a hash with a secret, share its tokens.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -99,8 +99,8 @@ impl Limit {
         Limit { interface, source, interfaces: buckets(), sources: buckets(), secret }
     }
 
-    /// Whether a message may be sent to `source` about a packet that came in on an interface. The source's own limit is asked
-    /// first, so that what it refuses costs the others on the interface nothing.
+    /// Whether a message may be sent to `source` about a packet that came in on an interface. The source's own limit is
+    /// asked first, so that what it refuses costs the others on the interface nothing.
     pub(crate) fn take(&self, now: Time, interface: InterfaceId, source: IpAddr) -> Result<(), Refused> {
         if !self.sources[self.bucket_of(source)].take(now, self.source) {
             return Err(Refused::Source);

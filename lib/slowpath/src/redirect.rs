@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Redirects: a sender on the link is told of a better first hop (RFC 792, RFC 1812 5.2.7.2, RFC 4861 8.2).
 //!
-//! One is due when a packet leaves by the interface that it came in on, and its sender is on one network with its next hop.
-//! The packet is forwarded all the same. Where the slow path forwards it, that is judged here on the way; of what the fast path
-//! sends back it gets copies of a few packets ([`Input::SentBack`](crate::Input::SentBack)). Redirects to this router are dropped
-//! where they come in: it never applies one.
+//! One is due when a packet leaves by the interface that it came in on, and its sender is on one network with its next
+//! hop. The packet is forwarded all the same. Where the slow path forwards it, that is judged here on the way; of what
+//! the fast path sends back it gets copies of a few packets ([`Input::SentBack`](crate::Input::SentBack)). Redirects to
+//! this router are dropped where they come in: it never applies one.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -80,8 +80,8 @@ impl SlowPath {
         }
     }
 
-    /// Tells the sender of a packet that is forwarded to `next_hop` of it, if that is due (RFC 4861 8.2). `mac` is the next
-    /// hop's, if it is known.
+    /// Tells the sender of a packet that is forwarded to `next_hop` of it, if that is due (RFC 4861 8.2). `mac` is the
+    /// next hop's, if it is known.
     pub(crate) fn redirect6(
         &mut self,
         turn: Turn,

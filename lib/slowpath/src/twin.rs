@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! What Linux gets through a twin.
 //!
-//! Linux answers most of what is sent to the router, and asks by ARP and neighbor discovery for whom it answers. Its tables of
-//! neighbors are those of the whole machine (`gc_thresh3`, 1024 entries over all network namespaces), so forged sources on a link
-//! would fill them for everybody. Therefore Linux gets a packet that it may answer only when the neighbor that the answer goes to has
-//! answered this router:
+//! Linux answers most of what is sent to the router, and asks by ARP and neighbor discovery for whom it answers. Its
+//! tables of neighbors are those of the whole machine (`gc_thresh3`, 1024 entries over all network namespaces), so
+//! forged sources on a link would fill them for everybody. Therefore Linux gets a packet that it may answer only when
+//! the neighbor that the answer goes to has answered this router:
 //!
 //! | the answer goes to | the packet |
 //! | --- | --- |
@@ -14,8 +14,8 @@
 //! | a neighbor of which nothing is known | waits; it is asked for, as far as a budget for such sources goes |
 //!
 //! A source beyond the budget is [`source_limited`](crate::Drops), one that does not answer
-//! [`source_unresolved`](crate::Drops). The budget has a share for each interface and for groups of stations by their MAC
-//! addresses: one station that forges addresses uses up its own share, and the common one.
+//! [`source_unresolved`](crate::Drops). The budget has a share for each interface and for groups of stations by their
+//! MAC addresses: one station that forges addresses uses up its own share, and the common one.
 
 use std::net::IpAddr;
 
@@ -48,8 +48,9 @@ impl SlowPath {
         }
     }
 
-    /// Gives Linux an IPv6 packet to an address of this router or to a group. Of those to groups, it answers only what has headers
-    /// that it may not know, and keeps neighbors by router advertisements alone. It answers neither errors nor answers.
+    /// Gives Linux an IPv6 packet to an address of this router or to a group. Of those to groups, it answers only what
+    /// has headers that it may not know, and keeps neighbors by router advertisements alone. It answers neither
+    /// errors nor answers.
     pub(crate) fn deliver6(&mut self, turn: Turn, received: &Received, packet: &Ipv6<&[u8]>) {
         let kind = plain_icmp(packet).and_then(|icmp| icmp.first().copied());
         let other_headers = || packet.extension_headers().flatten().any(|header| header.kind != protocol::HOP_BY_HOP);

@@ -32,7 +32,8 @@ pub enum RouteDecision {
     Gateway(InterfaceId, IpAddr),
     /// Out of this interface to this station, whose IP address is not known: the answer of workers' tables.
     Station(InterfaceId, MacAddr),
-    /// Out of this interface, once the next hop's MAC address is known; its IP address is not: the answer of workers' tables.
+    /// Out of this interface, once the next hop's MAC address is known; its IP address is not: the answer of workers'
+    /// tables.
     Unresolved(InterfaceId),
     /// No route: answered by "network unreachable" (RFC 1812 5.2.7.1).
     NoRoute,
@@ -101,17 +102,18 @@ pub trait Routes {
         Treatment::Plain
     }
 
-    /// Whether a route leads back to a source: by this interface, if one is given, which one of several equal paths does.
-    /// A default route is one; routes that are not forwarded by are none (RFC 3704 2). Never asked for groups, unspecified and
-    /// link-local addresses.
+    /// Whether a route leads back to a source: by this interface, if one is given, which one of several equal paths
+    /// does. A default route is one; routes that are not forwarded by are none (RFC 3704 2). Never asked for
+    /// groups, unspecified and link-local addresses.
     fn leads_back(&self, source: IpAddr, by: Option<InterfaceId>) -> bool;
 
-    /// Where a packet to a group goes; it is counted for its route, unless it is for the owner of the tables and an assistant asks: for
-    /// Linux, or without a route. Never asked for groups of the link alone, nor for unspecified and
-    /// link-local sources.
+    /// Where a packet to a group goes; it is counted for its route, unless it is for the owner of the tables and an
+    /// assistant asks: for Linux, or without a route. Never asked for groups of the link alone, nor for unspecified
+    /// and link-local sources.
     fn multicast(&self, now: Time, packet: &GroupPacket) -> MulticastDecision;
 
-    /// Whether a packet to a group that Linux sends may leave by an interface: no boundary and no TTL threshold keeps it back.
+    /// Whether a packet to a group that Linux sends may leave by an interface: no boundary and no TTL threshold keeps
+    /// it back.
     fn lets_linux_send(&self, interface: InterfaceId, group: IpAddr, ttl: u8) -> bool;
 }
 
@@ -126,8 +128,8 @@ pub enum Input<'a> {
         /// From the destination MAC on, without checksum.
         frame: &'a [u8],
     },
-    /// A copy of a frame that the fast path has sent on by the interface it came in on, as it was received: its sender may have
-    /// to be redirected. Nothing else comes of it.
+    /// A copy of a frame that the fast path has sent on by the interface it came in on, as it was received: its sender
+    /// may have to be redirected. Nothing else comes of it.
     SentBack {
         /// The interface.
         interface: InterfaceId,
@@ -177,8 +179,8 @@ pub enum Input<'a> {
     },
     /// Removes a static neighbor.
     UnsetNeighbor { interface: InterfaceId, address: IpAddr },
-    /// Another program on this machine has learned a neighbor's MAC. Used where nothing is known of that neighbor yet, and
-    /// confirmed soon; what this router has heard itself takes precedence.
+    /// Another program on this machine has learned a neighbor's MAC. Used where nothing is known of that neighbor yet,
+    /// and confirmed soon; what this router has heard itself takes precedence.
     LearnNeighbor {
         interface: InterfaceId,
         address: IpAddr,
@@ -202,8 +204,9 @@ pub enum Input<'a> {
         interface: InterfaceId,
         gateway: IpAddr,
     },
-    /// An operator wants neighbors forgotten: of this interface and this address, or all of them where none is given. Static ones
-    /// stay; gateways that next hops need are asked for again at once, the others when a packet needs them.
+    /// An operator wants neighbors forgotten: of this interface and this address, or all of them where none is given.
+    /// Static ones stay; gateways that next hops need are asked for again at once, the others when a packet needs
+    /// them.
     FlushNeighbors { interface: Option<InterfaceId>, address: Option<IpAddr> },
     /// The fast path has sent packets to this neighbor since the last time. A hint: repeated every few seconds for
     /// those in use, it keeps them from expiring.
@@ -227,7 +230,8 @@ pub enum Output {
         /// From the destination MAC on.
         frame: Vec<u8>,
     },
-    /// A packet of the router's own whose next hop an assistant does not know: for the owner of the tables, as [`Input::Own`].
+    /// A packet of the router's own whose next hop an assistant does not know: for the owner of the tables, as
+    /// [`Input::Own`].
     Own {
         /// The interface by which workers' tables let it leave.
         interface: InterfaceId,
@@ -297,8 +301,8 @@ pub struct Config {
     pub max_known: usize,
     /// Those that have not answered, likewise (RFC 6583).
     pub max_unresolved: usize,
-    /// Neighbors that are asked for per second, likewise: those that nothing is known of. Each is asked up to `solicitations`
-    /// times.
+    /// Neighbors that are asked for per second, likewise: those that nothing is known of. Each is asked up to
+    /// `solicitations` times.
     pub requests_per_second: u32,
     /// Packets waiting for one neighbor.
     pub queue_per_neighbor: usize,

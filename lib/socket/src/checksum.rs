@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Checksums that a sender on this machine left to its device: the field holds the sum of the pseudo header so far (Linux's
-//! CHECKSUM_PARTIAL), and the sum of what it covers is still to be added.
+//! Checksums that a sender on this machine left to its device: the field holds the sum of the pseudo header so far
+//! (Linux's CHECKSUM_PARTIAL), and the sum of what it covers is still to be added.
 
 use perigee_packet::wire::checksum::{finish, sum};
 
-/// Finishes the Internet checksum over everything from `start` on, whose field is `field` bytes behind that. Returns whether it is there;
-/// else the frame stays as it is.
+/// Finishes the Internet checksum over everything from `start` on, whose field is `field` bytes behind that. Returns
+/// whether it is there; else the frame stays as it is.
 pub(crate) fn complete(frame: &mut [u8], start: usize, field: usize) -> bool {
     let Some(covered) = frame.get_mut(start..).filter(|covered| covered.len() >= field + 2) else { return false };
     // Zero would mean that there is no checksum to UDP (RFC 768); to others both are the same.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The beginning and the end of many sockets. The kernel waits for all cores when a packet socket gets its ring, and whenever
-//! one is closed, 10 to 30 ms and longer on a busy machine: a router with 256 ports has a thousand sockets. Several threads
-//! open and close them, so that these waits overlap.
+//! The beginning and the end of many sockets. The kernel waits for all cores when a packet socket gets its ring, and
+//! whenever one is closed, 10 to 30 ms and longer on a busy machine: a router with 256 ports has a thousand sockets.
+//! Several threads open and close them, so that these waits overlap.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! XDP programs that forward by themselves, in the kernel: what a router can be compared with. Instructions are those of the kernel's
-//! Documentation/bpf/standardization/instruction-set.rst.
+//! XDP programs that forward by themselves, in the kernel: what a router can be compared with. Instructions are those
+//! of the kernel's Documentation/bpf/standardization/instruction-set.rst.
 
 use crate::error::{Error, Result, xdp_failed};
 use crate::sys::{Attached, Instruction, Mode, Program, Socket, XDP_PASS, interface};
@@ -10,8 +10,9 @@ use crate::sys::{Attached, Instruction, Mode, Program, Socket, XDP_PASS, interfa
 pub enum Forwarding<'a> {
     /// Sends all of them, as they are, through this interface.
     To(&'a str),
-    /// Routes IPv4 by the kernel's table and its neighbors: checks lengths, lowers the TTL, writes both MAC addresses. What has options, an expired
-    /// TTL, no route or no neighbor goes to the kernel. The header's checksum is adjusted and not checked.
+    /// Routes IPv4 by the kernel's table and its neighbors: checks lengths, lowers the TTL, writes both MAC addresses.
+    /// What has options, an expired TTL, no route or no neighbor goes to the kernel. The header's checksum is
+    /// adjusted and not checked.
     Table,
 }
 
@@ -36,7 +37,8 @@ impl XdpForwarder {
             Forwarding::To(other) => redirect(index(other)?),
             Forwarding::Table => route(),
         };
-        // The kernel gives bpf_fib_lookup to programs under the GPL or a license beside it; that of these lines allows it.
+        // The kernel gives bpf_fib_lookup to programs under the GPL or a license beside it; that of these lines allows
+        // it.
         let program = Program::new(&instructions, c"Dual MIT/GPL")
             .map_err(|error| xdp_failed(interface, "its XDP program could not be loaded", &error))?;
         let attached = program

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Linux interfaces as ports, without DPDK: by packet sockets, with no privileges beyond CAP_NET_RAW, or by AF_XDP sockets, as root.
+//! Linux interfaces as ports, without DPDK: by packet sockets, with no privileges beyond CAP_NET_RAW, or by AF_XDP
+//! sockets, as root.
 //!
 //! ```text
 //! port       SocketPort: opens the sockets, knows the interface, counts; finds it again when it comes back

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A port: the sockets of an interface, and what they share.
 //!
-//! An interface that is deleted and made again has another index, and sockets bound to the old one stay silent. A queue notices that
-//! by itself and binds its socket again. Sockets of a fanout group cannot be bound again: those of a port with several
-//! receive queues are replaced by spare ones, opened at the start while there is still the privilege for it.
+//! An interface that is deleted and made again has another index, and sockets bound to the old one stay silent. A queue
+//! notices that by itself and binds its socket again. Sockets of a fanout group cannot be bound again: those of a port
+//! with several receive queues are replaced by spare ones, opened at the start while there is still the privilege for
+//! it.
 
 mod pretended;
 
@@ -68,9 +69,9 @@ impl SocketConfig {
 pub struct Buffers {
     /// What frames are received into.
     pub pool: Arc<dyn Pool>,
-    /// What super-frames are received into, as a whole, and then sent whole as well: buffers of up to 65,535 bytes. `None`: super-frames
-    /// are cut into segments as they arrive, and those of other ports have to be cut before they are sent here
-    /// ([`Cutting`](perigee_packet::Cutting)).
+    /// What super-frames are received into, as a whole, and then sent whole as well: buffers of up to 65,535 bytes.
+    /// `None`: super-frames are cut into segments as they arrive, and those of other ports have to be cut before
+    /// they are sent here ([`Cutting`](perigee_packet::Cutting)).
     pub super_frames: Option<Arc<dyn Pool>>,
     /// The memory that both are of.
     pub memory: &'static dyn Memory,
@@ -111,7 +112,8 @@ pub(crate) struct ReceiveSide {
     pub(crate) errors: AtomicU64,
     pub(crate) whole: WholeCounters,
     pub(crate) no_buffer: AtomicU64,
-    /// Frames too long for a slot that the socket's queue had no room for, and frames in the ring of an interface that was deleted.
+    /// Frames too long for a slot that the socket's queue had no room for, and frames in the ring of an interface that
+    /// was deleted.
     pub(crate) lost: AtomicU64,
     missed: AtomicU64,
 }
@@ -306,7 +308,8 @@ impl SocketPort {
     }
 }
 
-/// Lets a socket receive the frames of an interface: all of them, or its part of those of a group, which the first one founds.
+/// Lets a socket receive the frames of an interface: all of them, or its part of those of a group, which the first one
+/// founds.
 fn listen(
     socket: Socket,
     longest: usize,
@@ -424,7 +427,8 @@ impl Shared {
         Ok(end)
     }
 
-    /// Asks for frames to all groups, to the port's address if it is not the interface's, and to all addresses if the port is promiscuous.
+    /// Asks for frames to all groups, to the port's address if it is not the interface's, and to all addresses if the
+    /// port is promiscuous.
     fn become_member(&self, state: &mut State) {
         let mut refused = |of, what: &str| {
             if let Err(error) = self.control.member(state.index, of, true) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! A receive queue: frames are copied from the ring into buffers of the pool. While there is no buffer they stay in the ring.
+//! A receive queue: frames are copied from the ring into buffers of the pool. While there is no buffer they stay in the
+//! ring.
 //!
-//! Long frames are read from the socket's queue (sys/ring.rs): super-frames right into large buffers, where there are some; else
-//! they are cut into segments here.
+//! Long frames are read from the socket's queue (sys/ring.rs): super-frames right into large buffers, where there are
+//! some; else they are cut into segments here.
 
 mod long;
 
@@ -71,7 +72,8 @@ impl RxQueue {
         self.taken += n as u64;
     }
 
-    /// The lengths of plain frames that can be taken now, and their number. Frames before them that are of no use are dropped.
+    /// The lengths of plain frames that can be taken now, and their number. Frames before them that are of no use are
+    /// dropped.
     fn waiting(&mut self, lengths: &mut [u16]) -> usize {
         let slots = self.end().ring.slots();
         let (mut n, most) = (0, lengths.len().min(slots));

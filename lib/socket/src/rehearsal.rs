@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A receive queue without a kernel: its ring and its socket's queue are filled with any values. For the target `socket`
-//! of tests/fuzz.
+//! A receive queue without a kernel: its ring and its socket's queue are filled with any values. For the target
+//! `socket` of tests/fuzz.
 
 use crate::error::{Error, Result, failed};
 use crate::port::{Buffers, SocketPort};

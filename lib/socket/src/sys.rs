@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! System calls on packet sockets (packet(7)) and AF_XDP sockets; with `sys/` the only files of this crate with `unsafe` in them.
+//! System calls on packet sockets (packet(7)) and AF_XDP sockets; with `sys/` the only files of this crate with
+//! `unsafe` in them.
 #![allow(unsafe_code)]
 
 mod bpf;
@@ -31,7 +32,8 @@ pub(crate) enum Membership {
     Address(MacAddr),
 }
 
-/// Bytes of frames that may wait in a socket: some hundred super-frames. The kernel limits it to net.core.rmem_max and wmem_max.
+/// Bytes of frames that may wait in a socket: some hundred super-frames. The kernel limits it to net.core.rmem_max and
+/// wmem_max.
 const QUEUE_BYTES: c_int = 8 << 20;
 
 /// PACKET_FANOUT_FLAG_IGNORE_OUTGOING of linux/if_packet.h.
@@ -58,7 +60,8 @@ fn set_option<T: Copy>(socket: c_int, level: c_int, name: c_int, value: &T) -> i
     check(unsafe { libc::setsockopt(socket, level, name, pointer, size) }).map(drop)
 }
 
-/// Reads a socket's option into a plain structure of the kernel's, numbers only; returns how many bytes the kernel has written.
+/// Reads a socket's option into a plain structure of the kernel's, numbers only; returns how many bytes the kernel has
+/// written.
 fn get_option<T: Copy>(socket: c_int, level: c_int, name: c_int, to: &mut T) -> io::Result<usize> {
     let (pointer, mut size) = (std::ptr::from_mut(to).cast::<c_void>(), size_of::<T>() as libc::socklen_t);
     // SAFETY: `size` bytes are there to be written.
@@ -139,8 +142,8 @@ impl Socket {
         self.set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32)
     }
 
-    /// Takes the next long frame out of the socket's queue, its first bytes into `first` and the others into `rest`. Returns their number;
-    /// what there is no room for is lost.
+    /// Takes the next long frame out of the socket's queue, its first bytes into `first` and the others into `rest`.
+    /// Returns their number; what there is no room for is lost.
     pub(crate) fn take_queued(&self, first: &mut [u8], rest: &mut [u8]) -> io::Result<usize> {
         let mut header = [0u8; offload::OFFLOAD];
         let piece = |bytes: &mut [u8]| libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -163,13 +166,14 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
-    /// Joins the group of sockets that share an interface's frames by flow, or founds one; returns its number. No flags that
-    /// change frames or their order: with DEFRAG the kernel would reassemble fragments, with ROLLOVER it would spread a flow.
+    /// Joins the group of sockets that share an interface's frames by flow, or founds one; returns its number. No flags
+    /// that change frames or their order: with DEFRAG the kernel would reassemble fragments, with ROLLOVER it would
+    /// spread a flow.
     pub(crate) fn share(&self, group: Option<u16>) -> io::Result<u16> {
         let kind = libc::PACKET_FANOUT_HASH | if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
         let wanted = |flags: c_uint| u32::from(group.unwrap_or(0)) | (kind | flags) << 16;
-        // Of a group's sockets the kernel does not ask each whether it ignores what is sent (`ignore_outgoing`); Linux before 5.17
-        // cannot be told for the group.
+        // Of a group's sockets the kernel does not ask each whether it ignores what is sent (`ignore_outgoing`); Linux
+        // before 5.17 cannot be told for the group.
         self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &wanted(FANOUT_IGNORE_OUTGOING))
             .or_else(|_| self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &wanted(0)))?;
         let mut got: c_uint = 0;

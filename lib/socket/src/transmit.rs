@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A transmit queue: up to 64 packets by one call. A frame that the kernel refuses is dropped and counted, and never blocks those
-//! behind it; while the kernel has no room, frames stay with the caller.
+//! A transmit queue: up to 64 packets by one call. A frame that the kernel refuses is dropped and counted, and never
+//! blocks those behind it; while the kernel has no room, frames stay with the caller.
 
 use crate::port::{LOOK_EVERY, Shared, TransmitEnd, TransmitSide, lock};
 use crate::sys::{Sent, send_from};

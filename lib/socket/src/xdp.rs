@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! A port by AF_XDP sockets: an XDP program takes an interface's frames before the kernel has looked at them.
 //!
-//! Each of the device's receive queues has a socket, which sends, too. Everything about the interface itself, its address, link,
-//! MTU and memberships, is as with packet sockets: a [`SocketPort`] without queues.
+//! Each of the device's receive queues has a socket, which sends, too. Everything about the interface itself, its
+//! address, link, MTU and memberships, is as with packet sockets: a [`SocketPort`] without queues.
 //!
-//! An interface that is deleted and made again needs the program attached to it, and new sockets. Attaching a program that is
-//! loaded takes no privilege, and sockets are kept in reserve, with the same memory for frames, as the router has dropped its
-//! privileges by then.
+//! An interface that is deleted and made again needs the program attached to it, and new sockets. Attaching a program
+//! that is loaded takes no privilege, and sockets are kept in reserve, with the same memory for frames, as the router
+//! has dropped its privileges by then.
 
 mod receive;
 mod transmit;
@@ -108,12 +108,14 @@ impl Drop for Tags {
     }
 }
 
-/// An open port; clones are the same port. The program goes away, and its sockets are closed, when it and all its queues are dropped.
+/// An open port; clones are the same port. The program goes away, and its sockets are closed, when it and all its
+/// queues are dropped.
 #[derive(Clone)]
 pub struct XdpPort(Arc<XdpShared>);
 
 impl XdpPort {
-    /// Opens a port. It has as many receive queues as the device, whatever `config` says, and at most as many transmit queues.
+    /// Opens a port. It has as many receive queues as the device, whatever `config` says, and at most as many transmit
+    /// queues.
     pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<XdpPort> {
         let name = config.interface.as_str();
         let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, 0)?;
@@ -256,7 +258,8 @@ fn say_what_it_is(shared: &Shared, sides: &[Side], requested: u16) {
 }
 
 impl XdpShared {
-    /// Looks for the interface, and for its MTU. If it was made again, one of the queues gives new sockets to all of them.
+    /// Looks for the interface, and for its MTU. If it was made again, one of the queues gives new sockets to all of
+    /// them.
     fn look(&self) {
         let base = &self.base.0;
         let Some(index) = base.find() else { return };

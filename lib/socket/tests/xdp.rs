@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! AF_XDP ports on veth pairs, in a network namespace made by `unshare` as root: no namespace of users may load an XDP program.
+//! AF_XDP ports on veth pairs, in a network namespace made by `unshare` as root: no namespace of users may load an XDP
+//! program.
 
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::{Batch, Handle, Pool, Port, PortStats, ReceiveQueue, TransmitQueue};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What a worker does when no packets come: [`Drowsiness`] decides, between two rounds, and knows no clock and no queue.
+//! What a worker does when no packets come: [`Drowsiness`] decides, between two rounds, and knows no clock and no
+//! queue.
 //!
 //! ```text
 //!            packets                                     all queues can wake it
@@ -11,10 +12,10 @@
 //!                                                    one cannot
 //! ```
 //!
-//! A wake-up would be lost if a packet came between the last look at a queue and the moment from which packets wake the worker. So queues
-//! are armed first and looked at once more, all of them, before the worker waits. A script may look at some of its queues in one round and
-//! at others in the next: rounds count here once [all](Looks) have been looked at, and one that leaves queues alone for long never waits,
-//! but sleeps by time.
+//! A wake-up would be lost if a packet came between the last look at a queue and the moment from which packets wake the
+//! worker. So queues are armed first and looked at once more, all of them, before the worker waits. A script may look
+//! at some of its queues in one round and at others in the next: rounds count here once [all](Looks) have been looked
+//! at, and one that leaves queues alone for long never waits, but sleeps by time.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::num::NonZeroU64;
@@ -27,24 +28,26 @@ pub enum Idle {
     /// Poll on: lowest latency, a core at 100 %.
     #[default]
     Poll,
-    /// Wait: the core is free for others. Queues that can wake the worker do; where there are others, it sleeps a little longer with every
-    /// idle round, up to 250 µs.
+    /// Wait: the core is free for others. Queues that can wake the worker do; where there are others, it sleeps a
+    /// little longer with every idle round, up to 250 µs.
     Sleep,
-    /// Poll while packets come and for 5 µs more, then wait for queues that can wake the worker; where there are others, sleep for 50 µs
-    /// at most, and for 250 µs once nothing has come for 10 ms.
+    /// Poll while packets come and for 5 µs more, then wait for queues that can wake the worker; where there are
+    /// others, sleep for 50 µs at most, and for 250 µs once nothing has come for 10 ms.
     Adaptive,
 }
 
 /// Rounds after which a worker does not stay awake any longer for queues that its script has not looked at.
 const NEGLECT: u32 = 64;
-/// `Sleep`: rounds over all queues without a packet before a worker sleeps for the first time; bursts of a busy flow come closer together.
+/// `Sleep`: rounds over all queues without a packet before a worker sleeps for the first time; bursts of a busy flow
+/// come closer together.
 const PATIENCE: u32 = 64;
 /// `Adaptive`: how long it goes on polling without a packet, in ns: about what it costs to fall asleep and to be woken.
 const SPIN: u64 = 5_000;
 const FIRST_SLEEP: Duration = Duration::from_micros(10);
 /// The longest sleep; what a packet may wait for an idle worker, beside the system's own time to wake it.
 pub const LONGEST_SLEEP: Duration = Duration::from_micros(250);
-/// `Adaptive`: the longest sleep within `SILENCE` of the last packets. Shortest frames at 10 Gbit/s need 68 us to fill a receive ring of 1024 descriptors.
+/// `Adaptive`: the longest sleep within `SILENCE` of the last packets. Shortest frames at 10 Gbit/s need 68 us to fill
+/// a receive ring of 1024 descriptors.
 pub const LONGEST_NAP: Duration = Duration::from_micros(50);
 /// `Adaptive`: after so long without packets, in ns, sleeps are the longest.
 const SILENCE: u64 = 10_000_000;
@@ -106,8 +109,8 @@ impl Looks {
         }
     }
 
-    /// After a round that brought packets or nothing: has this pass come to its end, without packets? If so, or with packets, the next one
-    /// begins.
+    /// After a round that brought packets or nothing: has this pass come to its end, without packets? If so, or with
+    /// packets, the next one begins.
     #[inline]
     pub fn round(&mut self, packets: bool) -> bool {
         let all = self.left == 0 && !packets;
@@ -141,7 +144,8 @@ impl Drowsiness {
         Drowsiness { policy, ..Drowsiness::default() }
     }
 
-    /// Takes what the last round brought, the time in ns, and whether all queues can wake the worker; returns what to do now.
+    /// Takes what the last round brought, the time in ns, and whether all queues can wake the worker; returns what to
+    /// do now.
     #[inline]
     pub fn round(&mut self, found: Found, now: u64, wakeable: impl FnOnce() -> bool) -> Step {
         if self.policy == Idle::Poll {
@@ -198,8 +202,9 @@ impl Drowsiness {
         Step::Sleep(nap)
     }
 
-    /// Whether packets end a sleep where all queues can wake the worker, so that it may be a longer one. An adaptive worker waits instead,
-    /// unless its queues could not be armed or were not all looked at: then they may have packets that wake nobody.
+    /// Whether packets end a sleep where all queues can wake the worker, so that it may be a longer one. An adaptive
+    /// worker waits instead, unless its queues could not be armed or were not all looked at: then they may have
+    /// packets that wake nobody.
     pub fn dozes(&self) -> bool {
         self.policy == Idle::Sleep
     }
@@ -220,7 +225,8 @@ fn longer(sleeps: u32, longest: Duration) -> Duration {
     (FIRST_SLEEP * 2u32.saturating_pow(sleeps.min(16))).min(longest)
 }
 
-/// Has the calling thread woken in time after short sleeps: the kernel would take 50 us more, so as to wake several threads at once.
+/// Has the calling thread woken in time after short sleeps: the kernel would take 50 us more, so as to wake several
+/// threads at once.
 pub fn wake_in_time() {
     // Without it sleeps are longer.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

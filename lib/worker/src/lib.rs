@@ -8,8 +8,9 @@
 //!                            [`spread`]                                             [`punt`] ring --> slow path
 //! ```
 //!
-//! The loop itself is a Lua script (lib/lua) or [`native::run`], its twin in Rust. Both call [`Worker::receive`] for every
-//! queue and [`Worker::housekeeping`] once per round: there tables change, timeouts pass, and an idle worker sleeps.
+//! The loop itself is a Lua script (lib/lua) or [`native::run`], its twin in Rust. Both call [`Worker::receive`] for
+//! every queue and [`Worker::housekeeping`] once per round: there tables change, timeouts pass, and an idle worker
+//! sleeps.
 #![forbid(unsafe_code)]
 
 mod idle;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Messages between threads: any number of senders and receivers, in order, bounded. For tasks in Lua, whose values travel as bytes.
+//! Messages between threads: any number of senders and receivers, in order, bounded. For tasks in Lua, whose values
+//! travel as bytes.
 //!
 //! A receiver that polls costs senders nothing; one that has waited for long may sleep, and is woken.
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The way from a worker to the slow path: a bounded ring with one writer and one reader to each of its threads, and a bell for a
-//! reader that sleeps. A full ring refuses the packet, so a flood of complex packets costs simple ones nothing but its own share.
+//! The way from a worker to the slow path: a bounded ring with one writer and one reader to each of its threads, and a
+//! bell for a reader that sleeps. A full ring refuses the packet, so a flood of complex packets costs simple ones
+//! nothing but its own share.
 
 use crate::sync::{AtomicBool, Ordering, fence};
 use perigee_modules::{PuntSink, Punted, redirect};
@@ -11,8 +12,8 @@ use std::sync::Arc;
 
 /// Wakes a sleeping slow path.
 ///
-/// The reader calls [`doze`](Bell::doze), looks at its rings once more, and only then sleeps; a writer pushes and then calls
-/// [`ring`](Bell::ring). Whatever the order, the reader sees the packet or the writer sees the reader asleep
+/// The reader calls [`doze`](Bell::doze), looks at its rings once more, and only then sleeps; a writer pushes and then
+/// calls [`ring`](Bell::ring). Whatever the order, the reader sees the packet or the writer sees the reader asleep
 /// (model-checked in `tests/loom_bell.rs`).
 pub struct Bell {
     asleep: AtomicBool,
@@ -78,8 +79,8 @@ impl PuntRing {
     }
 }
 
-/// Rings for `capacity` packets each: the worker's ends, and that of each thread of the slow path, which `bells` wake. The first
-/// one owns the tables.
+/// Rings for `capacity` packets each: the worker's ends, and that of each thread of the slow path, which `bells` wake.
+/// The first one owns the tables.
 pub fn punt_rings(capacity: usize, bells: &[Arc<Bell>]) -> (PuntRings, Vec<PuntReader>) {
     let ring = |bell: &Arc<Bell>| {
         let (ring, reader) = rtrb::RingBuffer::new(capacity);
@@ -90,8 +91,9 @@ pub fn punt_rings(capacity: usize, bells: &[Arc<Bell>]) -> (PuntRings, Vec<PuntR
 }
 
 impl PuntRings {
-    /// The ring that a packet belongs into: one for all packets of a flow, and for all fragments between two hosts. What is not IP is
-    /// the owner's of the tables, as are packets that are followed and copies of what was sent back.
+    /// The ring that a packet belongs into: one for all packets of a flow, and for all fragments between two hosts.
+    /// What is not IP is the owner's of the tables, as are packets that are followed and copies of what was sent
+    /// back.
     fn choose(&self, packet: &Punted) -> usize {
         if self.rings.len() == 1 || packet.trace.is_some() || packet.reason == redirect::SENT_BACK {
             return 0;
@@ -99,7 +101,8 @@ impl PuntRings {
         let frame = packet.packet.bytes();
         match vlan::innermost(frame) {
             Ok(Innermost { ethertype: kind @ (ethertype::IPV4 | ethertype::IPV6), offset, .. }) => {
-                // The low bits choose: workers are chosen by the high ones, and one worker's flows are to reach all threads.
+                // The low bits choose: workers are chosen by the high ones, and one worker's flows are to reach all
+                // threads.
                 flow::symmetric_hash(frame, offset, kind) as usize % self.rings.len()
             }
             _ => 0,

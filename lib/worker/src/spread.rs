@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Several workers behind a port with too few receive queues: the queue's owner gives each packet to the worker its flow
-//! belongs to, by a symmetric hash, so both directions of a connection meet the same worker.
+//! Several workers behind a port with too few receive queues: the queue's owner gives each packet to the worker its
+//! flow belongs to, by a symmetric hash, so both directions of a connection meet the same worker.
 
 use perigee_packet::wire::flow;
 use perigee_packet::{Batch, Handle, Mask, TransmitQueue};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What [`punt::Bell`](crate::punt::Bell) and [`pipe::Pipe`](crate::pipe::Pipe) share between threads: the standard library's, or loom's
-//! when the models are checked.
+//! What [`punt::Bell`](crate::punt::Bell) and [`pipe::Pipe`](crate::pipe::Pipe) share between threads: the standard
+//! library's, or loom's when the models are checked.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{

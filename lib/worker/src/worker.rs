@@ -229,8 +229,8 @@ impl Worker {
         self.context.drop(batch, Mask::ALL, host::UNCLAIMED);
     }
 
-    /// Between two rounds: what waits is flushed when due, or when the round brought nothing; tables change, and an idle worker
-    /// sleeps. Returns how long the round took, in ns.
+    /// Between two rounds: what waits is flushed when due, or when the round brought nothing; tables change, and an
+    /// idle worker sleeps. Returns how long the round took, in ns.
     pub fn housekeeping(&mut self) -> u64 {
         let (context, parts) = (&mut self.context, &mut self.parts);
         if context.watched {

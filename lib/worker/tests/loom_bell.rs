@@ -8,8 +8,8 @@ use loom::thread;
 use perigee_worker::Bell;
 use std::sync::Arc;
 
-/// `writers` threads put something on a ring of their own and ring the bell, while the reader dozes off. Checks that the
-/// reader finds everything or is woken, and that a reader that was woken already is not called.
+/// `writers` threads put something on a ring of their own and ring the bell, while the reader dozes off. Checks that
+/// the reader finds everything or is woken, and that a reader that was woken already is not called.
 fn dozing_off(writers: usize) {
     loom::model(move || {
         let woken = Arc::new(AtomicUsize::new(0));

@@ -78,8 +78,8 @@ fn flows_are_spread_and_each_keeps_to_its_thread() {
     }
 }
 
-/// Random punts, announcements and reads against a model of queues: nothing is lost, duplicated or overtaken, and a ring takes as
-/// many as it has room for.
+/// Random punts, announcements and reads against a model of queues: nothing is lost, duplicated or overtaken, and a
+/// ring takes as many as it has room for.
 #[test]
 fn rings_hold_what_a_model_holds() {
     for seed in 1..=20 {

@@ -15,7 +15,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// A card with interrupts that can be switched. It counts what is done to it, and one packet arrives behind the `arrival`-th of these.
+/// A card with interrupts that can be switched. It counts what is done to it, and one packet arrives behind the
+/// `arrival`-th of these.
 struct Card {
     packets: HeapQueue,
     reader: PipeReader,
@@ -142,7 +143,8 @@ fn run(
     (counters.sleeps.get(), outputs.iter().filter_map(HeapQueue::collect).count())
 }
 
-/// Runs a worker for `rounds` rounds, during which one packet arrives; returns what was done to the card, and how often the worker slept.
+/// Runs a worker for `rounds` rounds, during which one packet arrives; returns what was done to the card, and how often
+/// the worker slept.
 fn rounds(pool: &'static HeapPool, arrival: u64, refuses: bool, rounds: usize) -> (Vec<&'static str>, u64) {
     let (card, log) = card(pool, arrival, refuses);
     let (slept, sent) = run(pool, vec![card], rounds, |worker, burst, _| native::round(worker, burst));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! A world as a row's test sees it: stations that send, and what comes out of the router.
 //!
-//! **Silence is judged by what follows.** Behind the packets that are tested the runner sends others that must arrive: a plain one
-//! to each other link, and an echo request to the router, whose reply has passed wherever the router makes its own packets. Only
-//! when these have come, and then one from each other link too, is it said that nothing came.
+//! **Silence is judged by what follows.** Behind the packets that are tested the runner sends others that must arrive:
+//! a plain one to each other link, and an echo request to the router, whose reply has passed wherever the router makes
+//! its own packets. Only when these have come, and then one from each other link too, is it said that nothing came.
 
 use crate::judge::{Judged, Stop, demand, fail, same};
 use crate::network::{
@@ -126,8 +126,8 @@ impl Bench {
         Packet4::udp(self.number(), Side::Left.station4(), Side::Right.station4(), 64)
     }
 
-    /// IPv4 with UDP from a station on the left to where no route leads. Each is from a station of its own, which answers ARP: some
-    /// routers limit such errors by their destination.
+    /// IPv4 with UDP from a station on the left to where no route leads. Each is from a station of its own, which
+    /// answers ARP: some routers limit such errors by their destination.
     pub fn unrouted4(&mut self) -> Packet4 {
         let source = self.stranger4();
         Packet4::udp(self.number(), source, UNROUTED4, 64)
@@ -346,8 +346,9 @@ impl Bench {
         Ok(self.seen(probe))
     }
 
-    /// [`Bench::offer_to`] for a packet that is forwarded or answered by an ICMP error: waits for either first. A neighbor may have to be
-    /// asked before, and another thread of the slow path than that of the last marker may send it.
+    /// [`Bench::offer_to`] for a packet that is forwarded or answered by an ICMP error: waits for either first. A
+    /// neighbor may have to be asked before, and another thread of the slow path than that of the last marker may
+    /// send it.
     ///
     /// # Errors
     /// As [`Bench::settle`].
@@ -435,7 +436,8 @@ impl Bench {
         Ok(error)
     }
 
-    /// Sends packets from the left, which take one path each, and demands one ICMP error for each, however long the router takes.
+    /// Sends packets from the left, which take one path each, and demands one ICMP error for each, however long the
+    /// router takes.
     ///
     /// # Errors
     /// There is another answer, or none.

@@ -13,7 +13,8 @@ use crate::bench::Bench;
 use crate::judge::{Judged, demand};
 use crate::wire::{Caught, Packet6, pad};
 
-/// Two packets, plain and with hop-by-hop options: a router may have a fast path for the first and a slow one for the second.
+/// Two packets, plain and with hop-by-hop options: a router may have a fast path for the first and a slow one for the
+/// second.
 fn both(bench: &mut Bench, make: impl Fn(&mut Bench) -> Packet6) -> [(&'static str, Packet6); 2] {
     [("plain", make(bench)), ("with hop-by-hop options", make(bench).extension(pad()))]
 }

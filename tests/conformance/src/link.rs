@@ -16,7 +16,8 @@ const ALL_PROTOCOLS: NonZeroU32 = NonZeroU32::new((3_u16.to_be()) as u32).expect
 /// Bytes of frames that may wait; the kernel may give less.
 const WAITING: usize = 4 << 20;
 
-/// A packet socket. Frames go in and come out byte by byte. They have no VLAN tags here, which the kernel would take out.
+/// A packet socket. Frames go in and come out byte by byte. They have no VLAN tags here, which the kernel would take
+/// out.
 pub struct Link(OwnedFd);
 
 impl Link {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The network that every router under test is put into: its links, addresses and routes, and what differs between worlds.
+//! The network that every router under test is put into: its links, addresses and routes, and what differs between
+//! worlds.
 //!
 //! ```text
 //!  left station                                                   right station
@@ -123,7 +124,8 @@ pub const UNROUTED6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
 pub const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 77, 1, 2);
 /// The same in IPv6; of global scope.
 pub const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 0x77);
-/// Routes of all lengths from [`SHORTEST`] to 128 bits lead to prefixes of this address, by both right gateways in turn.
+/// Routes of all lengths from [`SHORTEST`] to 128 bits lead to prefixes of this address, by both right gateways in
+/// turn.
 pub const NESTED: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb9, 0x5555, 0x5555, 0x5555, 0x5555, 0x5555, 0x5555);
 /// The shortest of these prefixes, bits.
 pub const SHORTEST: u8 = 32;

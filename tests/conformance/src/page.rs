@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! docs/conformance.md: every row with perigee and Linux side by side. Rows and texts are those of the table; results and reasons are
-//! those of the last run that was written, and stay when the page is rendered again.
+//! docs/conformance.md: every row with perigee and Linux side by side. Rows and texts are those of the table; results
+//! and reasons are those of the last run that was written, and stay when the page is rendered again.
 
 use crate::rows::{Family, ROWS};
 use crate::run::{Outcome, Verdict};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! All rows, in one table: what is printed, the page and the tests follow from it.
 //!
-//! A row is `number section level [read]: sentence => world test, ...`. `read` marks a row whose judgement was compared with the text of the
-//! RFC when it was written.
+//! A row is `number section level [read]: sentence => world test, ...`. `read` marks a row whose judgement was compared
+//! with the text of the RFC when it was written.
 
 use crate::bench::Bench;
 use crate::ipv4::{addresses, arp, errors, fragments, header, messages, options, redirects};

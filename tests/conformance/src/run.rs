@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Runs rows: this program starts itself again inside new namespaces, and there a router for each world that the rows need.
+//! Runs rows: this program starts itself again inside new namespaces, and there a router for each world that the rows
+//! need.
 
 use crate::bench::Bench;
 use crate::judge::{Judged, Stop};
@@ -331,10 +332,11 @@ fn far_end(world: World, side: Side) -> String {
 fn connect(lab: &perigee_lab::World, host: &Host, world: World, side: Side, index: u32) -> Result<()> {
     let (near, far, name) = (side.interface(), far_end(world, side), host.name());
     let (router, station) = (network::mac(world, side, 1), network::mac(world, side, 2));
-    // DPDK numbers groups of packet sockets by process XOR interface, and two that meet in a group share their frames: so the
-    // numbers are far apart.
+    // DPDK numbers groups of packet sockets by process XOR interface, and two that meet in a group share their frames:
+    // so the numbers are far apart.
     let number = (index + 1) << 12;
-    // The far end's MTU is the largest that is sent there: with a larger one veth refuses the program of af_xdp at the near one.
+    // The far end's MTU is the largest that is sent there: with a larger one veth refuses the program of af_xdp at the
+    // near one.
     lab.ip(&format!(
         "link add {far} address {station} mtu 1500 type veth \
          peer name {near} index {number} address {router} mtu {} netns {name}",

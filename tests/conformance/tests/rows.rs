@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Every row for perigee with its default driver, each as a test, with one thread of the slow path and with three: all rows of a router run
-//! side by side, when the first of them is asked for.
+//! Every row for perigee with its default driver, each as a test, with one thread of the slow path and with three: all
+//! rows of a router run side by side, when the first of them is asked for.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use perigee_conformance::rows::{ROWS, Row};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Frames against filters: random lists of rules, nearly right frames, and a reader of both that shares no code with the router's.
+//! Frames against filters: random lists of rules, nearly right frames, and a reader of both that shares no code with
+//! the router's.
 //!
-//! What a list denies goes to a router with that list, by its ports and by the queues that a device would fill for the slow path, and must
-//! vanish: no worker sends or punts anything, and the slow path counts each such frame as denied. What a list lets pass goes to another
-//! router with the same list, which must deny nothing.
+//! What a list denies goes to a router with that list, by its ports and by the queues that a device would fill for the
+//! slow path, and must vanish: no worker sends or punts anything, and the slow path counts each such frame as denied.
+//! What a list lets pass goes to another router with the same list, which must deny nothing.
 
 use crate::bed::{Bed, ONE_EACH, ask};
 use crate::frames::mutate;

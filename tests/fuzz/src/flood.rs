@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Frames by the billion through the native fast path of a whole router, its slow path behind: the same ones for the same seed.
+//! Frames by the billion through the native fast path of a whole router, its slow path behind: the same ones for the
+//! same seed.
 //!
-//! Frames come in pieces, each through a router of its own, with random numbers that follow from the seed and the number of the
-//! piece. So the digest of what the fast path sent, and every count, is the same however many threads share the work. Every burst is accounted
-//! for; every frame that is sent is looked at; at the end of a piece no buffer may be left.
+//! Frames come in pieces, each through a router of its own, with random numbers that follow from the seed and the
+//! number of the piece. So the digest of what the fast path sent, and every count, is the same however many threads
+//! share the work. Every burst is accounted for; every frame that is sent is looked at; at the end of a piece no buffer
+//! may be left.
 
 use crate::bed::{Bed, ONE_EACH, ask};
 use crate::frames::account;
@@ -44,7 +46,8 @@ pub struct Outcome {
     pub slow: u64,
     /// Packets by kind, module and reason: drops and punts, of both paths.
     pub reasons: BTreeMap<String, u64>,
-    /// A number that follows from every byte that the fast path sent, and from where and in which order, within each piece.
+    /// A number that follows from every byte that the fast path sent, and from where and in which order, within each
+    /// piece.
     pub digest: u64,
 }
 
@@ -62,7 +65,8 @@ impl AddAssign for Outcome {
     }
 }
 
-/// Sends `frames` frames through routers, by `threads` threads. `progress` is called with the number of frames that each piece adds.
+/// Sends `frames` frames through routers, by `threads` threads. `progress` is called with the number of frames that
+/// each piece adds.
 ///
 /// # Panics
 /// A promise is broken; the message says by which piece of which seed.

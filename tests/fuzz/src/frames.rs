@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Frames that are nearly right: templates of every kind of packet that a router meets, to every kind of destination that the one
-//! below has, and changes of them that know where headers, lengths and checksums are.
+//! Frames that are nearly right: templates of every kind of packet that a router meets, to every kind of destination
+//! that the one below has, and changes of them that know where headers, lengths and checksums are.
 //!
 //! | file | contents |
 //! | --- | --- |

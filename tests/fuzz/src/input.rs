@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Bytes as a source of choices: each choice takes as many bytes as it needs, and when none are left every choice is the first one.
-//! So inputs stay meaningful when a fuzzer cuts, splices or lengthens them.
+//! Bytes as a source of choices: each choice takes as many bytes as it needs, and when none are left every choice is
+//! the first one. So inputs stay meaningful when a fuzzer cuts, splices or lengthens them.
 
 use rand::TryRng;
 use std::convert::Infallible;

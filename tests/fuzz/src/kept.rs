@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! What is dear to make and is kept from one input to the next: a whole router takes a hundred times as long as most inputs do. It is made
-//! anew after some inputs; when one of them fails, those before it are written down, so that all can be replayed in their order.
+//! What is dear to make and is kept from one input to the next: a whole router takes a hundred times as long as most
+//! inputs do. It is made anew after some inputs; when one of them fails, those before it are written down, so that all
+//! can be replayed in their order.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Fuzz targets: what perigee promises for every input, whatever its bytes are.
 //!
-//! A target is a function of bytes in a file of its own, which panics when a promise is broken. It does not know who feeds it:
-//! libFuzzer (`./x fuzz`), `cargo test` with the committed seeds, or a file that once made it fail.
+//! A target is a function of bytes in a file of its own, which panics when a promise is broken. It does not know who
+//! feeds it: libFuzzer (`./x fuzz`), `cargo test` with the committed seeds, or a file that once made it fail.
 //!
 //! | file | contents |
 //! | --- | --- |

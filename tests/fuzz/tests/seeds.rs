@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! Every target with its committed seeds, and with changes of them at random: a target that no longer holds, or no longer builds, is found
-//! without libFuzzer. What libFuzzer finds becomes a seed under a name that says what was wrong.
+//! Every target with its committed seeds, and with changes of them at random: a target that no longer holds, or no
+//! longer builds, is found without libFuzzer. What libFuzzer finds becomes a seed under a name that says what was
+//! wrong.
 //!
-//! `PERIGEE_FUZZ` multiplies the number of inputs per target (150), `PERIGEE_FUZZ_SEED` is the seed (default: a new one each time).
+//! `PERIGEE_FUZZ` multiplies the number of inputs per target (150), `PERIGEE_FUZZ_SEED` is the seed (default: a new one
+//! each time).
 
 use perigee_fuzz::{TARGETS, Target, filters, flood, hostile, target};
 use rand::rngs::SmallRng;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `./x test snabb-tree`: a tree of Snabb's as a guest, beside Snabb itself if there is a binary.
 //!
-//! The tree is copied; in the copy, `snabb` is a script that calls perigee, so that the tree's own tests run as they are. Checks run one
-//! after another in namespaces of their own.
+//! The tree is copied; in the copy, `snabb` is a script that calls perigee, so that the tree's own tests run as they
+//! are. Checks run one after another in namespaces of their own.
 
 mod checks;
 mod page;
@@ -15,7 +15,8 @@ use std::process::ExitCode;
 
 /// Runs the selftests of all modules of a Snabb tree, and programs of it, by perigee.
 ///
-/// Ends with 1 if something fails here that passes on Snabb (or, without --snabb, anything), and with 2 if it could not run.
+/// Ends with 1 if something fails here that passes on Snabb (or, without --snabb, anything), and with 2 if it could not
+/// run.
 #[derive(Parser)]
 #[command(name = "./x test snabb-tree", max_term_width = 110)]
 struct Arguments {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Runs checks: this program starts itself again inside new namespaces, with a copy of the tree for each runtime. Each check has
-//! namespaces of its own there, for its interfaces, its processes and `/run`: what it leaves ends with it.
+//! Runs checks: this program starts itself again inside new namespaces, with a copy of the tree for each runtime. Each
+//! check has namespaces of its own there, for its interfaces, its processes and `/run`: what it leaves ends with it.
 
 use crate::checks::{Check, Kind};
 use anyhow::{Context as _, Result, ensure};
@@ -22,13 +22,13 @@ const SUDO: &str = "sudo ./x test snabb-tree";
 const SKIPPED: [i32; 2] = [43, 77];
 /// Where both keep their shared memory: tests of the tree look there.
 const SHARED: &str = "/run/snabb";
-/// Prepares the namespaces of a check, and runs it. (Its bash is not their first process, whose end would be the others' by SIGKILL
-/// before they have said what they have to say.)
+/// Prepares the namespaces of a check, and runs it. (Its bash is not their first process, whose end would be the
+/// others' by SIGKILL before they have said what they have to say.)
 const ALONE: &str = "mount -t tmpfs tmpfs /run && mkdir /run/netns /run/snabb && ip link set lo up
     status=0; bash -euo pipefail \"$1\" || status=$?; exit $status";
-/// Selftests that chance decides: those that compare clocks, or count in a time, exactly, fail when another process interrupts them, on
-/// Snabb as here; `lib.yang.data` compares texts in the order of `pairs`, which LuaJIT, unlike RaptorJIT, changes from run to run. The
-/// best of a few is what counts.
+/// Selftests that chance decides: those that compare clocks, or count in a time, exactly, fail when another process
+/// interrupts them, on Snabb as here; `lib.yang.data` compares texts in the order of `pairs`, which LuaJIT, unlike
+/// RaptorJIT, changes from run to run. The best of a few is what counts.
 const CHANCE: [&str; 3] = ["lib.token_bucket", "lib.tsc", "lib.yang.data"];
 const TRIES: usize = 8;
 /// The most of what a check says that is kept.

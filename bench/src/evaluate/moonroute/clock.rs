@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What MoonRoute found by setting the clock: how much of a packet's time is the processor's, and how much the memory's. Here the table grows
-//! instead.
+//! What MoonRoute found by setting the clock: how much of a packet's time is the processor's, and how much the
+//! memory's. Here the table grows instead.
 
 use super::super::outcome::{Outcome, Picture, Table};
 use super::super::published;

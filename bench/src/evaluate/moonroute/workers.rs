@@ -91,7 +91,8 @@ fn list(numbers: &[u32]) -> String {
     }
 }
 
-/// Rates of 1 to [`MOST`] workers by the model of linear contention, through measured points (workers, Mpps), the first of one worker.
+/// Rates of 1 to [`MOST`] workers by the model of linear contention, through measured points (workers, Mpps), the first
+/// of one worker.
 fn predict(measured: &[(f64, f64)]) -> Vec<(f64, f64)> {
     // Of one worker, in ns.
     let time = |(workers, mpps): &(f64, f64)| 1e3 * workers / mpps;

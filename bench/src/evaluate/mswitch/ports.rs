@@ -7,7 +7,8 @@ use super::super::stand::Stand;
 use anyhow::Result;
 use perigee_rig::Request;
 
-/// Transmit bursts, and what they are called: with 1 every packet leaves with those that were received with it, or alone.
+/// Transmit bursts, and what they are called: with 1 every packet leaves with those that were received with it, or
+/// alone.
 const BURSTS: [(usize, &str); 2] = [(32, "transmit bursts of 32"), (1, "transmit bursts of 1")];
 
 pub fn ports(stand: &mut Stand) -> Result<Outcome> {

@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 /// A change of l3fwd's sources: the file, what stands there once, and what is put in its place.
 type Change = (&'static str, &'static str, &'static str);
 
-/// What it takes to hold a full table, and to receive from net_pcap, which keeps a file's packets in buffers and checks no checksum.
-/// The numbers are for 1,000,000 routes of each family; what stands there is that of DPDK 22.11.
+/// What it takes to hold a full table, and to receive from net_pcap, which keeps a file's packets in buffers and checks
+/// no checksum. The numbers are for 1,000,000 routes of each family; what stands there is that of DPDK 22.11.
 const CHANGES: &[Change] = &[
     ("l3fwd_lpm.c", "IPV4_L3FWD_LPM_MAX_RULES         1024", "IPV4_L3FWD_LPM_MAX_RULES (1 << 20)"),
     ("l3fwd_lpm.c", "IPV4_L3FWD_LPM_NUMBER_TBL8S (1 << 8)", "IPV4_L3FWD_LPM_NUMBER_TBL8S (1 << 17)"),
@@ -93,8 +93,8 @@ fn run(command: &mut Command, remedy: &str) -> Result<Output> {
     Ok(output)
 }
 
-/// Downloads the source package. apt's lists of source packages are not the machine's but in this folder, made from the machine's
-/// own lists.
+/// Downloads the source package. apt's lists of source packages are not the machine's but in this folder, made from the
+/// machine's own lists.
 fn fetch(work: &Path, version: &str) -> Result<()> {
     for folder in ["sources", "lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(work.join(folder))?;

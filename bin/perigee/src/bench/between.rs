@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The tester's two ports at a device: the device's MAC addresses, the frames that go from one port to the other, and the
-//! tester's own limits.
+//! The tester's two ports at a device: the device's MAC addresses, the frames that go from one port to the other, and
+//! the tester's own limits.
 
 use super::Interrupt;
 use crate::measure::ports::{self, Longest, TesterPort};
@@ -103,8 +103,8 @@ pub struct Between {
 }
 
 impl Between {
-    /// Opens the ports, which answer ARP and neighbor discovery from now on; asks for the device's MAC addresses if they are not
-    /// given. `advice` is what to do about a device that does not answer.
+    /// Opens the ports, which answer ARP and neighbor discovery from now on; asks for the device's MAC addresses if
+    /// they are not given. `advice` is what to do about a device that does not answer.
     ///
     /// # Errors
     /// A port cannot be opened, the device does not answer, or the user interrupts.

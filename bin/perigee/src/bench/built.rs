@@ -25,7 +25,8 @@ fn targets(args: &Rfc2544Args) -> &[Target] {
     if args.targets.is_empty() { &DEFAULT } else { &args.targets }
 }
 
-/// Runs the same command again in namespaces, for each device; prints the results beside each other if there are several.
+/// Runs the same command again in namespaces, for each device; prints the results beside each other if there are
+/// several.
 pub fn outside(args: &Rfc2544Args) -> Result<ExitCode> {
     ensure!(
         !matches!(args.reset, Some(Some(_))),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! `perigee bench compare`: several devices under the same traffic, in turn; ratios with intervals.
 //!
-//! All devices are built first. While one is measured, the processes of the others are halted, so that each has its core for
-//! itself.
+//! All devices are built first. While one is measured, the processes of the others are halted, so that each has its
+//! core for itself.
 
 use super::between::{Bench, Between, MOST_FLOWS, flows_for};
 use super::output::Screen;

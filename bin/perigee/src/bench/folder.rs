@@ -15,8 +15,8 @@ const LONGEST: usize = 40;
 /// Runs of one device beside each other, at most.
 const MOST: u32 = 10_000;
 
-/// The folder of a run: the named one, or `rfc2544-TARGET`, or `rfc2544-TARGET-2` and so on where that has a run already; `resume` takes
-/// the last one that has.
+/// The folder of a run: the named one, or `rfc2544-TARGET`, or `rfc2544-TARGET-2` and so on where that has a run
+/// already; `resume` takes the last one that has.
 pub fn choose(named: Option<&Path>, target: &str, resume: bool) -> PathBuf {
     named.map_or_else(|| numbered(target, resume), Path::to_owned)
 }
@@ -86,7 +86,8 @@ pub fn stored(folder: &Path) -> Result<Stored> {
     Ok(store::read(&bytes, &name)?)
 }
 
-/// Writes a report's files, as many as can be written; their names. Without a device that the model knows, there are no points.
+/// Writes a report's files, as many as can be written; their names. Without a device that the model knows, there are no
+/// points.
 ///
 /// # Errors
 /// The first that cannot be written.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `perigee bench rfc2544`: its arguments, what they say of a run, and a box on two wires; `built` has devices in namespaces.
+//! `perigee bench rfc2544`: its arguments, what they say of a run, and a box on two wires; `built` has devices in
+//! namespaces.
 
 use super::between::{Bench, Between, MOST_FLOWS, flows_for};
 use super::session::{Ended, Plan, Session};
@@ -32,22 +33,24 @@ const RESET: ResetPlan = ResetPlan { duration: 30.0, after: 5.0, repeats: 3 };
                   The exit status is 2 if this machine cannot answer: the tester fell short again and again, and no trial of full length passed."
 )]
 pub struct Rfc2544Args {
-    /// The devices: perigee, linux, testpmd, or a command line that forwards between $PERIGEE_LEFT and $PERIGEE_RIGHT. Each is
-    /// built in namespaces [default: perigee linux; with --left and --right none, but the box between them]
+    /// The devices: perigee, linux, testpmd, or a command line that forwards between $PERIGEE_LEFT and $PERIGEE_RIGHT.
+    /// Each is built in namespaces [default: perigee linux; with --left and --right none, but the box between
+    /// them]
     #[arg(value_name = "TARGET")]
     pub targets: Vec<Target>,
-    /// The tester's port at the box's left side: a Linux interface, xdp:INTERFACE, a PCI address or another DPDK device
+    /// The tester's port at the box's left side: a Linux interface, xdp:INTERFACE, a PCI address or another DPDK
+    /// device
     #[arg(long, value_name = "DEVICE", requires = "right", conflicts_with = "targets")]
     left: Option<String>,
     /// The tester's port at its right side
     #[arg(long, value_name = "DEVICE", requires = "left")]
     right: Option<String>,
-    /// The box's MAC addresses, left and right, if it does not answer ARP (or ND) for 198.18.0.1 and 198.19.0.1 (2001:2::1 and
-    /// 2001:2:0:8000::1)
+    /// The box's MAC addresses, left and right, if it does not answer ARP (or ND) for 198.18.0.1 and 198.19.0.1
+    /// (2001:2::1 and 2001:2:0:8000::1)
     #[arg(long, value_name = "MAC,MAC", value_delimiter = ',', requires = "left")]
     device_macs: Vec<MacAddr>,
-    /// How thorough: quick, or tst009 (ETSI GS NFV-TST 009) or rfc2544, which take hours per frame size; or a file of JSON that
-    /// overrides parts of `quick` [default: quick]
+    /// How thorough: quick, or tst009 (ETSI GS NFV-TST 009) or rfc2544, which take hours per frame size; or a file of
+    /// JSON that overrides parts of `quick` [default: quick]
     #[arg(long)]
     profile: Option<String>,
     /// Frame sizes in bytes with the FCS [default: the profile's]
@@ -71,18 +74,19 @@ pub struct Rfc2544Args {
     /// The highest load each way, such as 2Mpps [default: the line rate, or what the tester reaches]
     #[arg(long, value_name = "RATE")]
     maximum: Option<Rate>,
-    /// Measure a reset, too: a device that is built is stopped and started; a box is reset by this command, and is back 25 s later (a
-    /// profile of your own may give it longer)
+    /// Measure a reset, too: a device that is built is stopped and started; a box is reset by this command, and is
+    /// back 25 s later (a profile of your own may give it longer)
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true)]
     pub reset: Option<Option<String>>,
-    /// The tester's own latency in ns, subtracted [default: measured, over a cable where a device is built, else over a ring]
+    /// The tester's own latency in ns, subtracted [default: measured, over a cable where a device is built, else over
+    /// a ring]
     #[arg(long, value_name = "NS")]
     pub floor: Option<u64>,
     /// Give the device the tester's MAC addresses, so that it need not ask by ARP or ND
     #[arg(long, conflicts_with = "left")]
     pub static_neighbors: bool,
-    /// Where the results go: report.html, .md, .json, results.csv, trials.csv, points.csv, run.jsonl; of several devices, in
-    /// folders in it [default: rfc2544-TARGET]
+    /// Where the results go: report.html, .md, .json, results.csv, trials.csv, points.csv, run.jsonl; of several
+    /// devices, in folders in it [default: rfc2544-TARGET]
     #[arg(long, value_name = "FOLDER")]
     pub report: Option<PathBuf>,
     /// Go on with the run that is stored in the report's folder, with its settings

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A run: trials one after the other, each stored before the next begins; a report at the end, or of what there is where the run
-//! was interrupted or broke off.
+//! A run: trials one after the other, each stored before the next begins; a report at the end, or of what there is
+//! where the run was interrupted or broke off.
 
 use super::Interrupt;
 use super::between::Between;

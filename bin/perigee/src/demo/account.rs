@@ -37,7 +37,8 @@ pub struct Perigee {
     pub from_linux: u64,
     /// Packets dropped anywhere.
     pub dropped: u64,
-    /// Frames sent by all ports, of workers and slow path; like workers and the hosts' kernels it counts a super-frame once.
+    /// Frames sent by all ports, of workers and slow path; like workers and the hosts' kernels it counts a super-frame
+    /// once.
     pub sent: u64,
     /// Segments that made no frame of their own, as they were sent in super-frames.
     pub merged: u64,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Traffic of a Lua script: the table that describes it, and the function that changes its frames before they are sent.
 //!
-//! The script is loaded once, before anything is opened. Its VM goes with the frames to the sending thread, where its function is
-//! called for each batch.
+//! The script is loaded once, before anything is opened. Its VM goes with the frames to the sending thread, where its
+//! function is called for each batch.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use perigee_dpdk::{Clock, MBUF};
@@ -94,8 +94,8 @@ impl Watch {
         self.failure.get().map(String::as_str)
     }
 
-    /// Asks the script to end: `task.running()` turns false in it. If its function runs `grace` later, the process ends:
-    /// compiled Lua cannot be interrupted, and nothing can be taken from a thread that still uses it.
+    /// Asks the script to end: `task.running()` turns false in it. If its function runs `grace` later, the process
+    /// ends: compiled Lua cannot be interrupted, and nothing can be taken from a thread that still uses it.
     pub fn interrupt(self: &Arc<Watch>, grace: Duration) {
         self.stopped.store(true, Ordering::Relaxed);
         self.tasks.stop();

@@ -20,8 +20,8 @@ pub struct TrafficArgs {
     /// A description of the frames, in TOML: the flags below by name (source_port = "1024-2047"); flags override it
     #[arg(long, value_name = "FILE")]
     traffic: Option<PathBuf>,
-    /// A Lua script that sets the table `traffic`, with the same keys, has a function modify(burst, first, seconds) that changes
-    /// frames before they are sent, or both; flags override the table
+    /// A Lua script that sets the table `traffic`, with the same keys, has a function modify(burst, first, seconds)
+    /// that changes frames before they are sent, or both; flags override the table
     #[arg(long, value_name = "FILE", conflicts_with_all = ["traffic", "pcap"])]
     script: Option<PathBuf>,
     /// The script's arguments, behind --
@@ -51,7 +51,8 @@ pub struct TrafficArgs {
     /// Number of flows [default: all combinations of the ranges, at most 65536]
     #[arg(long, value_name = "N")]
     flows: Option<u32>,
-    /// Source addresses: 198.18.0.1, 198.18.0.1-198.18.0.99, random:198.18.0.0/16, zipf(1.1):198.18.0.0/16, routes:FILE
+    /// Source addresses: 198.18.0.1, 198.18.0.1-198.18.0.99, random:198.18.0.0/16, zipf(1.1):198.18.0.0/16,
+    /// routes:FILE
     #[arg(long, value_name = "RANGE")]
     source: Option<Addresses>,
     /// Destination addresses
@@ -150,8 +151,8 @@ impl TrafficArgs {
         self.script.as_ref().map(|path| TrafficScript::load(path, &self.words, clock)).transpose()
     }
 
-    /// What is asked for, compiled. MAC addresses that are not given are those of the sending and of the receiving port, once they
-    /// are known.
+    /// What is asked for, compiled. MAC addresses that are not given are those of the sending and of the receiving
+    /// port, once they are known.
     pub fn source(&self, script: Option<&TrafficScript>, from: Option<MacAddr>, to: Option<MacAddr>) -> Result<Source> {
         if let Some(path) = &self.pcap {
             return self.capture(path);

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// The claims, held until the process is gone: what it does at its very end (DPDK removes its socket) is past then.
 static CLAIMS: OnceLock<Claims> = OnceLock::new();
 
-/// How long the end of another router is waited for: it may have many sockets to close, or a helper that waits for Linux.
+/// How long the end of another router is waited for: it may have many sockets to close, or a helper that waits for
+/// Linux.
 const ENDS: Duration = Duration::from_secs(120);
 
 /// How long one is waited for that shows no sign of its end: its signal may be on the way.

@@ -41,7 +41,8 @@ fn with_link_local(addresses: &[InterfaceAddress], mac: MacAddr, mtu: u16) -> Ve
     addresses.iter().copied().chain(perigee_router::missing_link_local(addresses, mac, mtu)).collect()
 }
 
-/// The VLANs of the configuration, as Linux's own VLAN interfaces on the twins. A kernel without VLAN devices gets none.
+/// The VLANs of the configuration, as Linux's own VLAN interfaces on the twins. A kernel without VLAN devices gets
+/// none.
 pub(super) fn make_vlans(config: &Config, opened: &Opened) {
     let Some(helper) = &opened.helper else { return };
     for interface in &config.interfaces {
@@ -113,7 +114,8 @@ fn fpm_door(config: &Config, helper: &Helper) -> Result<(Door, Option<SocketFile
     }
 }
 
-/// Who may send routes, and the group of the first of them who is neither root nor who starts the router: a unix socket is its, too.
+/// Who may send routes, and the group of the first of them who is neither root nor who starts the router: a unix socket
+/// is its, too.
 fn fpm_guests(given: Option<&[FpmGuest]>) -> Result<(Guests, Option<u32>)> {
     let own = rustix::process::geteuid().as_raw();
     // FRR's packages have a user of this name.

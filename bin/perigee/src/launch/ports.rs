@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! From the configuration's ports to open ones: packet pools, Linux interfaces under ports, rules of the hardware, queues.
+//! From the configuration's ports to open ones: packet pools, Linux interfaces under ports, rules of the hardware,
+//! queues.
 
 use super::start::Start;
 use crate::filters;
@@ -160,8 +161,8 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     Ok(opened)
 }
 
-/// Prepares the interfaces under ports, many at a time: each request takes its turn twice on a busy machine. Returns the MAC address of each
-/// port, if it is known yet.
+/// Prepares the interfaces under ports, many at a time: each request takes its turn twice on a busy machine. Returns
+/// the MAC address of each port, if it is known yet.
 fn prepare_links(config: &Config, helper: Option<&Helper>, start: &Start) -> Result<Vec<Option<MacAddr>>> {
     let mut macs: Vec<Option<MacAddr>> = config.ports.iter().map(|port| port.mac).collect();
     let linux = |(index, port)| interface_under(port).map(|under| (index, port, under));
@@ -180,7 +181,8 @@ fn prepare_links(config: &Config, helper: Option<&Helper>, start: &Start) -> Res
             let wanted = port.mac.unwrap_or(own);
             macs[*index] = Some(wanted);
             let mut preparation = LinkPreparation::new(interface, own, wanted, port.mtu);
-            // The kernel hears what a packet socket hears, and would answer too: it gets another MAC address. Not so with AF_XDP.
+            // The kernel hears what a packet socket hears, and would answer too: it gets another MAC address. Not so
+            // with AF_XDP.
             if matches!(driver, LinuxDriver::Xdp | LinuxDriver::AfXdp) {
                 preparation.other_mac = None;
             }
@@ -362,8 +364,8 @@ pub(super) fn queues(config: &Config, opened: &Opened) -> Result<Vec<PortQueues>
     })
 }
 
-/// Says which functions of its driver a port receives and transmits with, where there are several: the vectorised ones take the fewest
-/// cycles, and a setting may stand in their way.
+/// Says which functions of its driver a port receives and transmits with, where there are several: the vectorised ones
+/// take the fewest cycles, and a setting may stand in their way.
 fn say_paths(name: &str, port: &DpdkPort) {
     if let [Some(receive), Some(transmit)] = port.paths() {
         tracing::info!("port {name}: receives by \"{receive}\", transmits by \"{transmit}\"");

@@ -97,7 +97,8 @@ fn readable(settings: &Settings) -> Vec<PathBuf> {
     folder(&settings.path).into_iter().chain(files).chain(kernel).collect()
 }
 
-/// Keeps the calling thread off the workers' cores, if there are others, so that a flood for the slow path costs workers nothing.
+/// Keeps the calling thread off the workers' cores, if there are others, so that a flood for the slow path costs
+/// workers nothing.
 fn keep_off(workers: &[u16]) {
     let mut others = rustix::thread::CpuSet::new();
     let free =
@@ -211,7 +212,8 @@ impl Running {
         self.ports.iter().map(OpenPort::info).collect()
     }
 
-    /// Stops all threads, closes the ports, and checks that every packet buffer was returned. Returns the workers' totals.
+    /// Stops all threads, closes the ports, and checks that every packet buffer was returned. Returns the workers'
+    /// totals.
     ///
     /// # Errors
     /// A thread panicked, or buffers are missing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! The tester's own latency without any port: writing a stamp, reading it and the clock. Frames go through a ring of DPDK, from
-//! the core back to itself. What drivers, buses and the kernel add is not in it; only a cable from port to port shows that.
+//! The tester's own latency without any port: writing a stamp, reading it and the clock. Frames go through a ring of
+//! DPDK, from the core back to itself. What drivers, buses and the kernel add is not in it; only a cable from port to
+//! port shows that.
 
 use super::threads;
 use anyhow::{Result, bail};

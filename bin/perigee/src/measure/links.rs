@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Whether the link under a port went down, however briefly: Linux reports each change, and reports are read whenever somebody asks.
+//! Whether the link under a port went down, however briefly: Linux reports each change, and reports are read whenever
+//! somebody asks.
 
 use perigee_helper::open_links;
 use perigee_netlink::decode::{Tally, decode};
@@ -22,7 +23,8 @@ pub struct LinkWatch {
 }
 
 impl LinkWatch {
-    /// Watches an interface of this namespace, which is up. `None` where the system refuses it: then only its state is known.
+    /// Watches an interface of this namespace, which is up. `None` where the system refuses it: then only its state is
+    /// known.
     pub fn open(interface: &str) -> Option<LinkWatch> {
         // First, so that no report is missed.
         let reports = open_links().ok()?.monitor;
@@ -30,7 +32,8 @@ impl LinkWatch {
         Some(LinkWatch { reports, index, up: true, downs: 0, buffer: vec![0; BUFFER] })
     }
 
-    /// How often it went down, or away, since it was opened. `is_up` says whether it is up now, should reports have been lost.
+    /// How often it went down, or away, since it was opened. `is_up` says whether it is up now, should reports have
+    /// been lost.
     pub fn downs(&mut self, is_up: impl Fn() -> bool) -> u64 {
         loop {
             let (mut messages, mut tally) = (Vec::new(), Tally::default());

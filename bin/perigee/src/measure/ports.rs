@@ -29,8 +29,9 @@ const SOFTWARE: [&str; 9] = [
 ];
 /// Packet buffers for sending: what the queue holds, and what is being written.
 const SENDING: u32 = 4095;
-/// Packet buffers that the rings of an AF_XDP socket hold: to be filled and received, and sent and completed (net_af_xdp, per queue).
-/// They are not given back when the socket is closed; the memory that they are in goes with the process.
+/// Packet buffers that the rings of an AF_XDP socket hold: to be filled and received, and sent and completed
+/// (net_af_xdp, per queue). They are not given back when the socket is closed; the memory that they are in goes with
+/// the process.
 const XDP_RINGS: u32 = 4096 + 2048;
 /// How long a link may take to come up.
 const LINK: Duration = Duration::from_secs(10);

@@ -23,7 +23,8 @@ use std::time::{Duration, SystemTime};
 
 /// Packets per second at which cores fall asleep in between.
 const SLEEPY: f64 = 20_000.0;
-/// Where a profile has how fast the machine was when others left it alone: million packets per second of the plain fast path, by cores.
+/// Where a profile has how fast the machine was when others left it alone: million packets per second of the plain fast
+/// path, by cores.
 pub const REFERENCE: &str = "reference_mpps";
 /// The file of points.
 const POINTS: &str = "points.csv";

@@ -16,16 +16,19 @@ use std::process::ExitCode;
 /// Arguments of `perigee predict fit`.
 #[derive(Args)]
 pub struct FitArgs {
-    /// Measured points: a line that names the columns (flows, cores, frame_size, gbps or mpps, ...), then a point a line
+    /// Measured points: a line that names the columns (flows, cores, frame_size, gbps or mpps, ...), then a point a
+    /// line
     #[arg(value_name = "POINTS.csv")]
     points: PathBuf,
     /// Write the profile
     #[arg(short, long, value_name = "PROFILE.json")]
     output: Option<PathBuf>,
-    /// Which model [default: of those that the points determine, the one that best predicts points it was not fitted to]
+    /// Which model [default: of those that the points determine, the one that best predicts points it was not fitted
+    /// to]
     #[arg(long, value_enum)]
     model: Option<ModelArg>,
-    /// Whether each burst or each packet pays for contention between cores in the batch model [default: whatever fits better]
+    /// Whether each burst or each packet pays for contention between cores in the batch model [default: whatever fits
+    /// better]
     #[arg(long, value_enum, value_name = "WHAT")]
     contention_per: Option<PerArg>,
     /// The profile's name [default: the name of the points' file]

@@ -90,8 +90,8 @@ struct Verified {
     seed: u64,
     rounds: u64,
     points: Vec<Point>,
-    /// How fast the machine was when others left it alone, of how fast it was when the profile was made, by cores: what was measured is scaled
-    /// by it. Empty: the profile is another machine's, and nothing is scaled.
+    /// How fast the machine was when others left it alone, of how fast it was when the profile was made, by cores:
+    /// what was measured is scaled by it. Empty: the profile is another machine's, and nothing is scaled.
     pace: Vec<(u32, f64)>,
     mean_absolute_error_percent: f64,
     max_absolute_error_percent: f64,
@@ -132,7 +132,8 @@ fn is_of_this_machine(profile: &Profile) -> bool {
     origin.map_or(true, |origin| Distance::between(&this_machine(), &origin.machine).identity == 0)
 }
 
-/// How fast the machine is now when others leave it alone, of how fast it was when the profile was made; 1 where a profile does not say.
+/// How fast the machine is now when others leave it alone, of how fast it was when the profile was made; 1 where a
+/// profile does not say.
 fn pace(profile: &Profile, cores: u32, mpps: f64) -> f64 {
     let fit = profile.fit.as_ref().and_then(|fit| fit.get(REFERENCE)?.get(cores.to_string())?.as_f64());
     fit.filter(|then| *then > 0.0).map_or(1.0, |then| mpps / then)
@@ -207,7 +208,8 @@ fn unless_interrupted<T>(bench: &mut Bench, measure: impl FnOnce(&mut Bench) -> 
     measure(bench).or_else(|error| if bench.interrupted() { Ok(Vec::new()) } else { Err(error) })
 }
 
-/// Drawn loads, with the rates that they are by the profile: of a machine as fast as then, and of this one, which has `pace` of that.
+/// Drawn loads, with the rates that they are by the profile: of a machine as fast as then, and of this one, which has
+/// `pace` of that.
 type Offered = Vec<(Setting, f64, f64)>;
 
 fn offered(profile: &Profile, drawn: Vec<(Setting, f64)>) -> Offered {

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 /// Arguments of `perigee predict plot`.
 #[derive(Args)]
 pub struct PlotArgs {
-    /// A header and rows of numbers; a first line `# plot: {"title": ..., "x": ..., "y": [...], ...}` says what to draw
+    /// A header and rows of numbers; a first line `# plot: {"title": ..., "x": ..., "y": [...], ...}` says what to
+    /// draw
     #[arg(value_name = "FILE.csv")]
     file: PathBuf,
     /// The chart, SVG [default: standard output]

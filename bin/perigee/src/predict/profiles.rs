@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `perigee predict profiles`: the profiles that ship; and how the others find one, by file, by name, or by this machine.
+//! `perigee predict profiles`: the profiles that ship; and how the others find one, by file, by name, or by this
+//! machine.
 
 use crate::output::print;
 use crate::table::Columns;

@@ -202,7 +202,8 @@ impl Bench {
         Ok(found[0].samples.iter().map(|sample| sample.round_ns).fold(f64::INFINITY, f64::min))
     }
 
-    /// The reference on each number of cores that was used, when others leave them alone, in million packets per second.
+    /// The reference on each number of cores that was used, when others leave them alone, in million packets per
+    /// second.
     pub fn references(&self) -> Vec<(u32, f64)> {
         let of = |cores: u32| (cores, self.rig.fastest(cores as usize));
         (1..=self.cores()).map(of).filter(|(_, mpps)| *mpps > 0.0).collect()

@@ -49,7 +49,8 @@ pub struct RunArgs {
     /// Numbers of cores: 4, 1..16 (with both ends), 1,2,4
     #[arg(long, default_value = "1..16")]
     cores: String,
-    /// What to reach: limits of loss, utilisation (of the busiest core; both in %), mean, p50, p90, p99, p99.9 (in ns, us, ms, s) [default: no loss]
+    /// What to reach: limits of loss, utilisation (of the busiest core; both in %), mean, p50, p90, p99, p99.9 (in ns,
+    /// us, ms, s) [default: no loss]
     #[arg(long, value_name = "loss<0.001%,p99<100us")]
     objective: Option<String>,
     /// Rate of each port's link, as 50G [default: the profile's]

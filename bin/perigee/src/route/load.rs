@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! `perigee route load`: many routes at once. The file is read as a whole first, so that mistakes in it are all shown and leave the
-//! router as it is; then the router gets it in parts of a request each, every one of which is a single change of its tables.
+//! `perigee route load`: many routes at once. The file is read as a whole first, so that mistakes in it are all shown
+//! and leave the router as it is; then the router gets it in parts of a request each, every one of which is a single
+//! change of its tables.
 
 use super::{change, destinations};
 use crate::client::{RouterArg, connect};

@@ -123,7 +123,8 @@ fn late(limit: Duration) -> String {
     format!("the router did not end in order within {limit:?}")
 }
 
-/// SIGHUP: what `perigee reload` does, without a client, who could be refused. What comes of it is logged where it is done.
+/// SIGHUP: what `perigee reload` does, without a client, who could be refused. What comes of it is logged where it is
+/// done.
 fn reload_self(running: &Running) {
     tracing::info!("SIGHUP: configuration and script are loaded again");
     running.ask(|reply| Request::Reload(Reload { script: None, text: None }, reply));

@@ -115,8 +115,8 @@ fn packets(lua: &Lua, to: &Table, process: &Arc<Process>, state: &Arc<VmState>) 
     to.set("several_nodes", dpdk::numa::Topology::here().several())
 }
 
-/// The options of an app for its port: {queue =, receive =, transmit =, queues =, descriptors =, mac =, promiscuous =, mtu =,
-/// copy =}.
+/// The options of an app for its port: {queue =, receive =, transmit =, queues =, descriptors =, mac =, promiscuous =,
+/// mtu =, copy =}.
 fn requested(table: &Table) -> Result<PortRequest, String> {
     let number = |key: &str, most: u16| -> Result<Option<u16>, String> {
         match table.get::<Value>(key) {

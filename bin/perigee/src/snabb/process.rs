@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What the VMs of a process share: DPDK, started when the first packet or port is asked for; packets; ports, of which apps
-//! in several threads may have queues; links between threads.
+//! What the VMs of a process share: DPDK, started when the first packet or port is asked for; packets; ports, of which
+//! apps in several threads may have queues; links between threads.
 
 use super::Options;
 use super::tasks::{ProcessTasks, VmSeat};
@@ -176,7 +176,8 @@ impl Process {
         lock(&self.ports).contains_key(name)
     }
 
-    /// Opens a pair of queues of a port, or one of the two; its address, and whether this is the first that the port has.
+    /// Opens a pair of queues of a port, or one of the two; its address, and whether this is the first that the port
+    /// has.
     pub fn open_port(&self, state: &VmState, name: &str, requested: &PortRequest) -> Result<(usize, bool), String> {
         let ((eal, _), pool) = (self.dpdk()?, self.pool_of_port(name)?);
         let mut ports = lock(&self.ports);
@@ -331,7 +332,8 @@ impl Process {
         if code == 0 { 1 } else { code }
     }
 
-    /// Ends the process: with a code or, if that is a signal's that has come, by the signal, so that whoever waits for it sees which.
+    /// Ends the process: with a code or, if that is a signal's that has come, by the signal, so that whoever waits for
+    /// it sees which.
     fn end(&self, code: i32) -> ! {
         if code != 0 && code == self.interrupted.load(Ordering::Acquire) {
             let _ = signal_hook::low_level::emulate_default_handler(code - 128); // else the code says it

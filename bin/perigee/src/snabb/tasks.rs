@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Tasks beside a Snabb program (`perigee task`'s, in its process): the machine they run on, their VMs, and the seats of the program's own
-//! threads among them.
+//! Tasks beside a Snabb program (`perigee task`'s, in its process): the machine they run on, their VMs, and the seats
+//! of the program's own threads among them.
 //!
-//! A device is opened once, for tasks and apps alike, and receives into Snabb's packets. Each of its queues is one task's or one app's.
+//! A device is opened once, for tasks and apps alike, and receives into Snabb's packets. Each of its queues is one
+//! task's or one app's.
 
 use super::native;
 use super::process::{Process, VmState, lock};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! One VM per thread, and the messages between the program's own and the others.
 //!
-//! The first VM sends text, and each of the others answers: what it means is up to Lua (snabb/core/threads.lua). A number
-//! that a thread reads after every breath says whether it should breathe.
+//! The first VM sends text, and each of the others answers: what it means is up to Lua (snabb/core/threads.lua). A
+//! number that a thread reads after every breath says whether it should breathe.
 
 use super::native;
 use super::process::{Process, VmState, lock};
@@ -178,8 +178,8 @@ impl Threads {
         (number <= workers && !places.contains_key(&number)).then(|| title(number))
     }
 
-    /// The first thread: it stays on the NUMA node of its devices, where there are several. It gets no core of its own, as processes
-    /// that it starts would inherit it.
+    /// The first thread: it stays on the NUMA node of its devices, where there are several. It gets no core of its own,
+    /// as processes that it starts would inherit it.
     fn bind_first(&self, devices: &[String], usable: &[usize]) -> Result<(), String> {
         let (topology, mut node) = (Topology::here(), lock(&self.node));
         let Some(wanted) = node_of(devices).filter(|wanted| *node != Some(*wanted)) else { return Ok(()) };
@@ -191,8 +191,8 @@ impl Threads {
     }
 }
 
-/// Gives a thread a core of its own, if there are as many cores as workers, near its devices. The program's own thread is not pinned:
-/// processes that it starts would inherit its core.
+/// Gives a thread a core of its own, if there are as many cores as workers, near its devices. The program's own thread
+/// is not pinned: processes that it starts would inherit its core.
 fn pin(process: &Process, number: u16, node: Option<u16>) {
     let (usable, threads) = (&process.cores, &process.threads);
     let preferred = Threads::preferred(number, process.options.workers, usable);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Snippets of configurations with marks: «...» is the place that must be reported; the marks are taken out before parsing.
+//! Snippets of configurations with marks: «...» is the place that must be reported; the marks are taken out before
+//! parsing.
 
 use perigee_config::{Config, ConfigError, FibNames, Machine, Mistake};
 

@@ -61,8 +61,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Makes the folder, and holds it: a process of the same prefix that ends removed it while EAL started here. `None`: the system lets
-    /// nobody make or hold it here; EAL says why, if it needs it.
+    /// Makes the folder, and holds it: a process of the same prefix that ends removed it while EAL started here.
+    /// `None`: the system lets nobody make or hold it here; EAL says why, if it needs it.
     ///
     /// # Errors
     /// It is there neither before nor after it was made, each time.
@@ -167,8 +167,9 @@ fn is_listened_on(socket: &Path) -> bool {
     !matches!(connect(&probe, &address), Err(Errno::CONNREFUSED | Errno::NOENT))
 }
 
-/// Where EAL should put its run-time files if it cannot put them where it likes: root in a user namespace may not write to
-/// `/var/run`. To be called before the first thread is started, and passed on as [`EalConfig::runtime_dir`](super::EalConfig::runtime_dir).
+/// Where EAL should put its run-time files if it cannot put them where it likes: root in a user namespace may not write
+/// to `/var/run`. To be called before the first thread is started, and passed on as
+/// [`EalConfig::runtime_dir`](super::EalConfig::runtime_dir).
 pub fn fallback_runtime_dir() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let writable = rustix::fs::access("/var/run", rustix::fs::Access::WRITE_OK).is_ok();
@@ -239,7 +240,8 @@ mod tests {
         Held::at(path.to_owned()).unwrap().expect("a folder")
     }
 
-    /// A start looped for ever, with a core of its own, where `/var/run/dpdk` was a link to a folder that was not there.
+    /// A start looped for ever, with a core of its own, where `/var/run/dpdk` was a link to a folder that was not
+    /// there.
     #[test]
     fn a_folder_behind_a_link_that_leads_nowhere_is_refused_in_a_sentence() {
         let parent = tempfile::tempdir().unwrap();
@@ -255,7 +257,8 @@ mod tests {
         assert!(Held::at(parent.path().join("file").join("router")).unwrap().is_none());
     }
 
-    /// `kill PID; perigee run FILE`: the one that ended removed the folder while DPDK started in it, which then could not access it.
+    /// `kill PID; perigee run FILE`: the one that ended removed the folder while DPDK started in it, which then could
+    /// not access it.
     #[test]
     fn a_folder_that_another_process_holds_stays() {
         let parent = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Why EAL does not start, in a sentence. EAL itself prints its whole usage for one wrong argument, a hundred lines, and says what is
-//! wrong with it in C's own words or in none.
+//! Why EAL does not start, in a sentence. EAL itself prints its whole usage for one wrong argument, a hundred lines,
+//! and says what is wrong with it in C's own words or in none.
 
 use super::EalConfig;
 use crate::error::{Error, Result};
@@ -83,8 +83,8 @@ pub(super) fn sentence(config: &EalConfig, arguments: &[String], cause: &str) ->
     format!("DPDK did not start with \"{}\": {cause}", arguments.join(" "))
 }
 
-/// Standard output while something else takes its place: nothing but EAL prints there before a router runs. Standard error stays, as other
-/// threads log meanwhile what cannot wait, such as a signal.
+/// Standard output while something else takes its place: nothing but EAL prints there before a router runs. Standard
+/// error stays, as other threads log meanwhile what cannot wait, such as a signal.
 pub(super) struct Quiet(OwnedFd);
 
 impl Quiet {

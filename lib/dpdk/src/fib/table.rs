@@ -62,7 +62,8 @@ pub(super) fn check(structure: &'static str, id: NextHopId, max: u32) -> Result<
     if id.0 > max { Err(LookupError::NextHop { id: id.0, structure, max }) } else { Ok(()) }
 }
 
-/// Interprets the return code of an addition: lengths and ids have been checked, so a failure means that there was no room.
+/// Interprets the return code of an addition: lengths and ids have been checked, so a failure means that there was no
+/// room.
 pub(super) fn added<A: Address>(
     code: c_int,
     prefix: PrefixOf<A>,
@@ -115,9 +116,9 @@ impl Bits for u128 {
 
 /// Expresses the prefixes that reach the last address by others.
 ///
-/// DPDK 22.11 loses a prefix of length 0, and overwrites the whole table when a prefix that reaches the last address is changed
-/// while there is a longer one that does, too. So it gets none of them but the last address itself: a prefix of `n` ones is
-/// replaced by prefixes of `k` ones and a zero, for each `k` from `n` on.
+/// DPDK 22.11 loses a prefix of length 0, and overwrites the whole table when a prefix that reaches the last address is
+/// changed while there is a longer one that does, too. So it gets none of them but the last address itself: a prefix of
+/// `n` ones is replaced by prefixes of `k` ones and a zero, for each `k` from `n` on.
 #[derive(Default)]
 pub(super) struct Top {
     /// By length: the prefixes of nothing but ones.
@@ -154,8 +155,8 @@ impl Top {
         PrefixOf::truncated(A::of(addr), (ones as u8 + 1).min(A::BITS)).expect("at most the address's length")
     }
 
-    /// Sets or removes one of the prefixes it [`has`](Self::has); `store` sets or removes a prefix in DPDK. After an error,
-    /// everything is as it was before.
+    /// Sets or removes one of the prefixes it [`has`](Self::has); `store` sets or removes a prefix in DPDK. After an
+    /// error, everything is as it was before.
     pub(super) fn change<A: Bits>(
         &mut self,
         prefix: PrefixOf<A>,

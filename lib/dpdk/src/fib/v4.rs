@@ -144,8 +144,8 @@ pub struct Fib4<const LOG2_SIZE: i32> {
     vector: bool,
     room: usize,
     top: Top,
-    /// Prefixes longer than /24, and how many there are in each /24: DPDK reports a shortage of groups only for new prefixes,
-    /// so there is to be none.
+    /// Prefixes longer than /24, and how many there are in each /24: DPDK reports a shortage of groups only for new
+    /// prefixes, so there is to be none.
     long: HashSet<Prefix4>,
     per_group: HashMap<u32, u32>,
 }
@@ -241,8 +241,8 @@ impl<const LOG2_SIZE: i32> Fib4<LOG2_SIZE> {
         if !self.per_group.contains_key(&group) && self.per_group.len() as u32 >= self.limit() {
             return Err(full(prefix, Self::NAME, "groups of long prefixes", self.limit()));
         }
-        // DPDK forgets to count the group of a prefix whose next hop is its parent's, though it later subtracts it. So the
-        // prefix is added with a next hop that no route has, and then changed.
+        // DPDK forgets to count the group of a prefix whose next hop is its parent's, though it later subtracts it. So
+        // the prefix is added with a next hop that no route has, and then changed.
         self.add(prefix, max_id(LOG2_SIZE))?;
         self.add(prefix, id)?;
         self.long.insert(prefix);

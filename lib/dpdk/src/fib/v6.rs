@@ -152,8 +152,8 @@ pub struct Fib6<const LOG2_SIZE: i32> {
     vector: bool,
     room: usize,
     top: Top,
-    /// Whether prefixes were removed: DPDK's count of groups drifts with removals until it refuses what would fit, and a rebuilt
-    /// table may have room.
+    /// Whether prefixes were removed: DPDK's count of groups drifts with removals until it refuses what would fit, and
+    /// a rebuilt table may have room.
     removals: bool,
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Packets in ordinary memory, for programs that have no port (yet): DPDK takes 0.2 s to start, which many programs never need.
+//! Packets in ordinary memory, for programs that have no port (yet): DPDK takes 0.2 s to start, which many programs
+//! never need.
 //!
-//! They are laid out as those of the pool, but are none of its: a device is sent a copy of one, and whoever gives one to the pool
-//! has it counted as gone ([`SnabbPool::know`]).
+//! They are laid out as those of the pool, but are none of its: a device is sent a copy of one, and whoever gives one
+//! to the pool has it counted as gone ([`SnabbPool::know`]).
 
 use super::{MAX_PACKETS, SnabbPool};
 use crate::error::{Error, Result};

@@ -27,7 +27,8 @@ pub unsafe extern "C" fn perigee_snabb_to_batch(
     check_memory(batch);
     batch.refill();
     let n = (n as usize).min(BATCH_SIZE);
-    // SAFETY: the shim writes at most `n` owned, whole buffers with their metadata into the arrays; the others are the caller's.
+    // SAFETY: the shim writes at most `n` owned, whole buffers with their metadata into the arrays; the others are the
+    // caller's.
     unsafe {
         batch.receive_with(n, None, |arrays| {
             ffi::perigee_snabb_lend(from, &arrays, n as u16, pool.cast(), counts, handed).into()
@@ -64,7 +65,8 @@ impl SharedPort {
     }
 }
 
-/// Snabb's packets as a task's pool: what it sends into the graph needs no copy. How many are in use is Snabb's business.
+/// Snabb's packets as a task's pool: what it sends into the graph needs no copy. How many are in use is Snabb's
+/// business.
 struct ForTasks(SnabbPool);
 
 impl SnabbPool {

@@ -55,13 +55,14 @@ impl Blocks {
         Self { limit, line: None, top: first, used: first, handed_out: 0, free: Vec::new(), retired: Deferred::new() }
     }
 
-    /// As [`new`](Self::new) with no words in front; a block that fits in one line of `line` words lies in one, and a longer one
-    /// starts with a line.
+    /// As [`new`](Self::new) with no words in front; a block that fits in one line of `line` words lies in one, and a
+    /// longer one starts with a line.
     pub fn in_lines(line: u32, limit: u32) -> Self {
         Self { line: Some(line), ..Self::new(0, limit) }
     }
 
-    /// Allocates a block of at least `len` words, 1 or more; `None` if the arena has no room for it. Its content is undefined.
+    /// Allocates a block of at least `len` words, 1 or more; `None` if the arena has no room for it. Its content is
+    /// undefined.
     pub fn take(&mut self, len: u32) -> Option<u32> {
         let (class, len) = class(len);
         self.handed_out += u64::from(len);

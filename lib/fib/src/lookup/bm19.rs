@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! BM19 for IPv4: one node of eight bytes per /19, a bitmap of the runs of its 32 /24, and where their next hops are.
 //!
-//! A node's bitmap has a bit for each /24 whose next hop differs from that of the /24 before it; the number of bits set up to
-//! an address's /24 is the place of its leaf, counted from the node's base. A /19 with one next hop throughout has no bitmap:
-//! its base is the leaf. A leaf is a next hop or, for a /24 with longer prefixes in it, a group of 256 of them. The full
-//! Internet table takes four megabytes of nodes and about two of leaves.
+//! A node's bitmap has a bit for each /24 whose next hop differs from that of the /24 before it; the number of bits set
+//! up to an address's /24 is the place of its leaf, counted from the node's base. A /19 with one next hop throughout
+//! has no bitmap: its base is the leaf. A leaf is a next hop or, for a /24 with longer prefixes in it, a group of 256
+//! of them. The full Internet table takes four megabytes of nodes and about two of leaves.
 //!
 //! A change encodes its /19 again, into leaves that no reader has, and stores the node as one word. The old leaves are
 //! retired. When the leaves are used up, a table with room for more replaces this one.

@@ -2,8 +2,8 @@
 //! DIR-24-8 for IPv4 (Gupta, Lin, McKeown: "Routing Lookups in Hardware at Memory Access Speeds", 1998): one
 //! entry per /24, and groups of 256 entries for those /24 that have longer prefixes inside.
 //!
-//! In front of it is a summary with one entry per /16, for every /16 that has one next hop throughout: 256 KB that stay in
-//! the cache, and with few routes nothing else is read.
+//! In front of it is a summary with one entry per /16, for every /16 that has one next hop throughout: 256 KB that stay
+//! in the cache, and with few routes nothing else is read.
 //!
 //! An entry carries the length of the prefix it comes from, so the writer sees which entries a change owns
 //! without a table of its own. The default route is kept beside the table: setting it is one store, and

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! DIRB for IPv4: one byte per /24 in front of [BM19](crate::lookup::bm19), which is asked only if the byte says so.
 //!
-//! A byte is the code of a next hop, or 255: the /24 has longer prefixes inside, or a next hop without a code. While all
-//! next hops in use have ids below 255 the codes are the ids; otherwise the most popular ones (those with most /24) get the
-//! codes, and one more small table turns codes into ids. Codes are assigned when the table is built, and
+//! A byte is the code of a next hop, or 255: the /24 has longer prefixes inside, or a next hop without a code. While
+//! all next hops in use have ids below 255 the codes are the ids; otherwise the most popular ones (those with most /24)
+//! get the codes, and one more small table turns codes into ids. Codes are assigned when the table is built, and
 //! [again](DirbWriter::recode) when too many /24 have none.
 
 use std::collections::HashMap;
@@ -198,8 +198,8 @@ impl DirbWriter {
         Self::with(auto, Isa::detect(), u32::MAX)
     }
 
-    /// As [`new`](Self::new), with at most `max_leaves` leaves in BM19, looked up by the instructions of `isa`, which must be
-    /// available.
+    /// As [`new`](Self::new), with at most `max_leaves` leaves in BM19, looked up by the instructions of `isa`, which
+    /// must be available.
     pub fn with(auto: bool, isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
         let bm19 = Bm19Writer::with(isa, max_leaves)?;
         let front = Front {
@@ -226,8 +226,8 @@ impl DirbWriter {
         };
     }
 
-    /// Counts the /24 of every next hop, and assigns codes to the most popular ones. With `auto` it decides whether the bytes
-    /// pay at all.
+    /// Counts the /24 of every next hop, and assigns codes to the most popular ones. With `auto` it decides whether the
+    /// bytes pay at all.
     fn recode(&mut self) -> Result<(), LookupError> {
         let popularity = self.popularity();
         let codes = match popularity.iter().all(|(_, leaf)| *leaf < ASK || is_group(*leaf)) {

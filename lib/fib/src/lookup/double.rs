@@ -8,12 +8,12 @@
 //!            has let go of it
 //! ```
 //!
-//! After a commit the old front is the back. While readers still hold it (its `Arc` is shared), changes are only noted; once
-//! it is free, it catches up with what it lacks. Nothing ever waits for a reader.
+//! After a commit the old front is the back. While readers still hold it (its `Arc` is shared), changes are only noted;
+//! once it is free, it catches up with what it lacks. Nothing ever waits for a reader.
 //!
-//! What is noted are prefixes, not changes: the writer has the whole table in a map, and a copy catches up by giving each
-//! noted prefix its state in that map. So notes are bounded by the number of prefixes, retries do no harm, and a change that
-//! does not fit stays noted until it does.
+//! What is noted are prefixes, not changes: the writer has the whole table in a map, and a copy catches up by giving
+//! each noted prefix its state in that map. So notes are bounded by the number of prefixes, retries do no harm, and a
+//! change that does not fit stays noted until it does.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -67,12 +67,13 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
         Arc::get_mut(&mut self.buffer)
     }
 
-    /// Brings a free copy up to date as far as that fits; returns the first error, if any. The prefixes in `last`, which the
-    /// other copy lacks too, come last.
+    /// Brings a free copy up to date as far as that fits; returns the first error, if any. The prefixes in `last`,
+    /// which the other copy lacks too, come last.
     fn catch_up(&mut self, make: Make<B>, routes: &Routes<A>, last: &HashSet<PrefixOf<A>>) -> Result<(), LookupError> {
         let Some(buffer) = Arc::get_mut(&mut self.buffer) else { return Ok(()) };
         let (mut first, mut stuck) = (Ok(()), false);
-        // Removals make room for insertions. Then come the prefixes that readers have already, as these must not be lost.
+        // Removals make room for insertions. Then come the prefixes that readers have already, as these must not be
+        // lost.
         for turn in [Turn::Gone, Turn::Shown, Turn::New] {
             self.lacks.retain(|prefix| {
                 let done = match routes.get(prefix) {
@@ -89,7 +90,8 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> Copy<A, B> {
                 failed
             });
         }
-        // A removal that finds no room is made by building the copy again, if it cannot grow in its old size: that has no gaps.
+        // A removal that finds no room is made by building the copy again, if it cannot grow in its old size: that has
+        // no gaps.
         if matches!(first, Err(LookupError::Full { .. })) && (buffer.may_grow() || stuck) {
             // If not all of `routes` fit then, the first error is returned.
             let more = buffer.room().saturating_mul(if buffer.may_grow() { GROWTH } else { 1 });
@@ -142,9 +144,9 @@ fn missing<A: Address>(prefix: PrefixOf<A>) -> LookupError {
 
 /// The writer of two copies.
 ///
-/// An id that does not fit is always refused by `insert`. That a copy is full is reported by `insert` if the back is free, and
-/// nothing has changed then; otherwise by `commit`: readers do not see the change, it stays noted, and every later `commit`
-/// tries again.
+/// An id that does not fit is always refused by `insert`. That a copy is full is reported by `insert` if the back is
+/// free, and nothing has changed then; otherwise by `commit`: readers do not see the change, it stays noted, and every
+/// later `commit` tries again.
 pub struct DoubleBuffered<A, B> {
     make: Make<B>,
     routes: Routes<A>,
@@ -160,7 +162,8 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> DoubleBuffered<A, B> {
         Ok(Self { make, routes, front, back })
     }
 
-    /// Sets or (without an id) removes `prefix` in the back, if that is free, else notes it. The map is changed already.
+    /// Sets or (without an id) removes `prefix` in the back, if that is free, else notes it. The map is changed
+    /// already.
     fn change(&mut self, prefix: PrefixOf<A>, id: Option<NextHopId>) -> Result<(), LookupError> {
         let Some(buffer) = self.back.free() else {
             self.back.lacks.insert(prefix);
@@ -265,8 +268,8 @@ impl<A: Address + std::hash::Hash, B: Buffer<A>> LookupWriter<A> for DoubleBuffe
     }
 }
 
-/// The writer of a single copy, for measurements of a structure's own size and rate of changes. A change is refused while
-/// anything holds the [`reader`](LookupWriter::reader).
+/// The writer of a single copy, for measurements of a structure's own size and rate of changes. A change is refused
+/// while anything holds the [`reader`](LookupWriter::reader).
 pub struct SingleBuffered<A, B> {
     make: Make<B>,
     routes: Routes<A>,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-//! DXR for IPv4 (Zec, Rizzo, Mikuc: "DXR: Towards a Billion Routing Lookups per Second in Software", 2012): the first 16
-//! to 20 bits of an address index a table, and the rest is searched in the ranges of that chunk, which have the authors' short
-//! format where they fit it, else the long one.
+//! DXR for IPv4 (Zec, Rizzo, Mikuc: "DXR: Towards a Billion Routing Lookups per Second in Software", 2012): the first
+//! 16 to 20 bits of an address index a table, and the rest is searched in the ranges of that chunk, which have the
+//! authors' short format where they fit it, else the long one.
 //!
-//! D16 is the smallest table with the longest searches, D20 the largest with the shortest. The authors bisect the ranges, whose
-//! branches cannot be predicted with random destinations. Here starts and next hops are apart (`dxr/layout.rs`), so one vector
-//! compare counts the starts that are not behind the address, 64 of them or, in the long format, 32; only longer chunks are
-//! bisected down to that.
+//! D16 is the smallest table with the longest searches, D20 the largest with the shortest. The authors bisect the
+//! ranges, whose branches cannot be predicted with random destinations. Here starts and next hops are apart
+//! (`dxr/layout.rs`), so one vector compare counts the starts that are not behind the address, 64 of them or, in the
+//! long format, 32; only longer chunks are bisected down to that.
 //!
-//! A change writes the ranges of its chunk again where no reader looks, and stores the chunk's entry, one word. The old ranges
-//! are retired. A change of a prefix that is as short as a chunk does so for all chunks in which it shows.
+//! A change writes the ranges of its chunk again where no reader looks, and stores the chunk's entry, one word. The old
+//! ranges are retired. A change of a prefix that is as short as a chunk does so for all chunks in which it shows.
 
 pub(crate) mod layout;
 mod writer;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-//! A structure in several copies, one for each NUMA node that has workers, so that a lookup reads no other node's memory.
+//! A structure in several copies, one for each NUMA node that has workers, so that a lookup reads no other node's
+//! memory.
 //!
 //! ```text
 //!  writer ──every change──► copy 0   (decides: what it refuses is refused)
 //!                         ► copy 1   memory of its node        readers on node 1 ──[`read_copy`]──► copy 1
 //! ```
 //!
-//! The first copy is the table; the others follow it. One that cannot (it finds no memory) is given up: its readers read the first copy from then
-//! on, so no reader ever sees what the first copy has not. Next hops and neighbors are not copied: they are a few cache lines that change
-//! rarely, so that each core has them in its own cache. On one node none of this is used.
+//! The first copy is the table; the others follow it. One that cannot (it finds no memory) is given up: its readers
+//! read the first copy from then on, so no reader ever sees what the first copy has not. Next hops and neighbors are
+//! not copied: they are a few cache lines that change rarely, so that each core has them in its own cache. On one node
+//! none of this is used.
 
 use std::cell::Cell;
 use std::sync::Arc;

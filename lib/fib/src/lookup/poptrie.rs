@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-//! Poptrie for both families (Asai, Ohara: "Poptrie: A Compressed Trie with Population Count for Fast and Scalable Software
-//! IP Routing Table Lookup", SIGCOMM 2015), written from the paper.
+//! Poptrie for both families (Asai, Ohara: "Poptrie: A Compressed Trie with Population Count for Fast and Scalable
+//! Software IP Routing Table Lookup", SIGCOMM 2015), written from the paper.
 //!
-//! The first bits of an address lead straight to a leaf or a node ("direct pointing": 18 bits for IPv4, 16 for IPv6), and each
-//! node looks at six more. A node is two bitmaps of 64: `vector` says which values lead to another node, `leafvec` where among
-//! the others a leaf differs from the one before it. The children and the leaves of a node are contiguous, so counting bits
-//! finds them from `base1` and `base0` on.
+//! The first bits of an address lead straight to a leaf or a node ("direct pointing": 18 bits for IPv4, 16 for IPv6),
+//! and each node looks at six more. A node is two bitmaps of 64: `vector` says which values lead to another node,
+//! `leafvec` where among the others a leaf differs from the one before it. The children and the leaves of a node are
+//! contiguous, so counting bits finds them from `base1` and `base0` on.
 //!
-//! A change makes a new version of the node where the prefix ends, in a copy of the array that the node and its siblings are
-//! in: up to 64 nodes, in memory that no reader has. One store into the parent's word of bases, or into the first table, makes
-//! it visible, and what it replaces is retired. The default route is kept beside the table.
+//! A change makes a new version of the node where the prefix ends, in a copy of the array that the node and its
+//! siblings are in: up to 64 nodes, in memory that no reader has. One store into the parent's word of bases, or into
+//! the first table, makes it visible, and what it replaces is retired. The default route is kept beside the table.
 //!
-//! A table whose changes have left gaps is built again as a whole, and so is one in which a removal finds no room: removals
-//! do not fail.
+//! A table whose changes have left gaps is built again as a whole, and so is one in which a removal finds no room:
+//! removals do not fail.
 
 mod change;
 
@@ -194,7 +194,8 @@ struct Builder<'a, A> {
 }
 
 impl<A: Family> Builder<'_, A> {
-    /// The entry of the first table for a block of addresses, all with the same first `A::DIRECT` bits, that has these runs.
+    /// The entry of the first table for a block of addresses, all with the same first `A::DIRECT` bits, that has these
+    /// runs.
     fn entry(&mut self, runs: &[Run]) -> Option<u32> {
         if let [run] = runs {
             return Some(LEAF | run.leaf);
@@ -212,7 +213,8 @@ impl<A: Family> Builder<'_, A> {
         self.put_cells(&cells)
     }
 
-    /// What a node has for one of its values: a block of addresses with these runs, all with the same first `depth` bits.
+    /// What a node has for one of its values: a block of addresses with these runs, all with the same first `depth`
+    /// bits.
     fn cell(&mut self, runs: &[Run], depth: u32) -> Option<Cell> {
         match runs {
             [run] => Some(Cell::Leaf(run.leaf)),
@@ -287,8 +289,8 @@ impl<A: Family> PoptrieWriter<A> {
         Self::with_room(MAX_NODES, MAX_LEAVES)
     }
 
-    /// An empty table with room for `nodes` nodes (24 bytes each, at most 4,194,304) and `leaves` leaves (4 bytes each, at most
-    /// 16,777,216).
+    /// An empty table with room for `nodes` nodes (24 bytes each, at most 4,194,304) and `leaves` leaves (4 bytes each,
+    /// at most 16,777,216).
     pub fn with_room(nodes: u32, leaves: u32) -> Result<Self, LookupError> {
         Self::with((nodes.min(MAX_NODES), leaves.min(MAX_LEAVES)))
     }
@@ -314,8 +316,8 @@ impl<A: Family> PoptrieWriter<A> {
         })
     }
 
-    /// Bytes of nodes and leaves that changes have written so far, since the table was built as a whole: a measure of their
-    /// cost.
+    /// Bytes of nodes and leaves that changes have written so far, since the table was built as a whole: a measure of
+    /// their cost.
     pub fn bytes_written(&self) -> u64 {
         self.nodes.handed_out() * size_of::<Node>() as u64 + self.leaves.handed_out() * size_of::<u32>() as u64
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-//! Ranges for IPv6: an index of the first 16 bits, then indices of 4 to 16 bits where prefixes are dense, and lines of up to
-//! eleven runs where they are not.
+//! Ranges for IPv6: an index of the first 16 bits, then indices of 4 to 16 bits where prefixes are dense, and lines of
+//! up to eleven runs where they are not.
 //!
-//! A line is one cache line: the last 32-bit values of its runs, then their leaves, so that one load and one vector compare
-//! finish a lookup. How many bits an index takes is chosen node by node, weighing what it saves against what it costs
-//! (`build.rs`). The addresses of a batch descend side by side and read their lines last, all together: no branch depends on a
-//! single address.
+//! A line is one cache line: the last 32-bit values of its runs, then their leaves, so that one load and one vector
+//! compare finish a lookup. How many bits an index takes is chosen node by node, weighing what it saves against what it
+//! costs (`build.rs`). The addresses of a batch descend side by side and read their lines last, all together: no branch
+//! depends on a single address.
 //!
-//! A change rewrites what is below one word, in memory that no reader has, and stores the word. What was below it is retired.
-//! The word is the deepest one around the prefix, in an index or in a wide line: so what is rewritten are at most the lines
-//! of one tree, and what else lies inside the prefix. The default route is kept beside the table.
+//! A change rewrites what is below one word, in memory that no reader has, and stores the word. What was below it is
+//! retired. The word is the deepest one around the prefix, in an index or in a wide line: so what is rewritten are at
+//! most the lines of one tree, and what else lies inside the prefix. The default route is kept beside the table.
 //!
-//! A table whose changes have left gaps is built again as a whole, and so is one in which a removal finds no room: removals
-//! do not fail.
+//! A table whose changes have left gaps is built again as a whole, and so is one in which a removal finds no room:
+//! removals do not fail.
 
 mod build;
 pub(crate) mod layout;
@@ -40,7 +40,8 @@ use layout::*;
 use place::Place;
 
 const NAME: &str = "range6";
-/// Limit of lines of 64 bytes, the root's 4,096 included: 128 MiB of address space, which takes memory only as it is used.
+/// Limit of lines of 64 bytes, the root's 4,096 included: 128 MiB of address space, which takes memory only as it is
+/// used.
 const MAX_LINES: u32 = 1 << 21;
 /// Bits of the root, and so of the slots that are rebuilt after many changes.
 const ROOT_BITS: u8 = MAX_STRIDE as u8;
@@ -114,8 +115,8 @@ impl Range6Writer {
         Self::with_lines(MAX_LINES, Isa::detect())
     }
 
-    /// An empty table of at most `limit` lines of 64 bytes (at least 4,097, at most 2,097,152), looked up by the instructions
-    /// of `isa`.
+    /// An empty table of at most `limit` lines of 64 bytes (at least 4,097, at most 2,097,152), looked up by the
+    /// instructions of `isa`.
     ///
     /// # Panics
     /// If this processor does not have them.
@@ -142,7 +143,8 @@ impl Range6Writer {
         })
     }
 
-    /// Lines of 64 bytes that changes have written so far, since the table was built as a whole: a measure of their cost.
+    /// Lines of 64 bytes that changes have written so far, since the table was built as a whole: a measure of their
+    /// cost.
     pub fn lines_written(&self) -> u64 {
         self.blocks.handed_out()
     }
@@ -204,9 +206,9 @@ impl Range6Writer {
         around.filter(|(prefix, _)| prefix.len() > 0).map_or(0, |(_, &id)| leaf(id))
     }
 
-    /// The runs below these words after changes of prefixes within their block: where lines tell them, only those of the prefixes
-    /// themselves are worked out again. Neighboring prefixes with one next hop are one run, so a line may stand for any number
-    /// of them.
+    /// The runs below these words after changes of prefixes within their block: where lines tell them, only those of
+    /// the prefixes themselves are worked out again. Neighboring prefixes with one next hop are one run, so a line
+    /// may stand for any number of them.
     fn runs_after(&self, place: &Place, changed: &[Change]) -> Vec<Run> {
         let known = if changed[0].0 == place.block { None } else { self.runs_in_lines(place) };
         let Some(known) = known else { return self.runs(place.block) };
@@ -220,8 +222,8 @@ impl Range6Writer {
         splice(&known, place.block.last(), parts.iter().map(|(prefix, runs)| (*prefix, &runs[..])))
     }
 
-    /// Rewrites what is below these words, which has these runs, and returns how many runs there are. `None` if there is no
-    /// room: nothing has changed then.
+    /// Rewrites what is below these words, which has these runs, and returns how many runs there are. `None` if there
+    /// is no room: nothing has changed then.
     fn rewrite(&mut self, place: &Place, runs: &[Run]) -> Option<usize> {
         let depth = place.block.len().into();
         let shared = self.shared.clone();
@@ -329,8 +331,8 @@ impl Range6Writer {
         }
     }
 
-    /// After many changes below the root's words the strides no longer suit the slot, and it is rebuilt. Not before all changes of a run
-    /// are made: what is built is what all prefixes say.
+    /// After many changes below the root's words the strides no longer suit the slot, and it is rebuilt. Not before all
+    /// changes of a run are made: what is built is what all prefixes say.
     fn wear(&mut self, prefix: Prefix6) {
         let slot = slot_of(prefix);
         let wear = wear_of(&self.slots, slot);
@@ -437,7 +439,8 @@ impl LookupWriter<u128> for Range6Writer {
             slots.into_iter().filter(|(prefix, _)| prefix.len() > 0).for_each(|(prefix, _)| self.wear(prefix));
             return Ok(());
         };
-        // What a place looks like depends on prefixes in it and around it, and these come first: what was done, is done.
+        // What a place looks like depends on prefixes in it and around it, and these come first: what was done, is
+        // done.
         for (&(prefix, _), old) in changes[done..].iter().zip(&before[done..]) {
             self.set(prefix, *old);
         }

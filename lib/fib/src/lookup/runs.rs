@@ -12,8 +12,8 @@ pub(crate) struct Run {
     pub leaf: u32,
 }
 
-/// The runs of a block of addresses, adjacent runs with one leaf merged. `prefixes` are those inside it, by address, shorter
-/// ones first; `cover` is the leaf where none of them matches.
+/// The runs of a block of addresses, adjacent runs with one leaf merged. `prefixes` are those inside it, by address,
+/// shorter ones first; `cover` is the leaf where none of them matches.
 pub(crate) fn runs(block: Prefix6, cover: u32, prefixes: impl Iterator<Item = (Prefix6, u32)>) -> Vec<Run> {
     let block_last = block.last();
     let mut runs = vec![Run { start: block.addr(), leaf: cover }];
@@ -48,8 +48,8 @@ pub(crate) fn push(runs: &mut Vec<Run>, start: u128, leaf: u32) {
     }
 }
 
-/// The runs of a block that ends with `last`, with those of `parts` replaced: prefixes within the block, by address, none within
-/// another, each with its runs.
+/// The runs of a block that ends with `last`, with those of `parts` replaced: prefixes within the block, by address,
+/// none within another, each with its runs.
 pub(crate) fn splice<'r>(runs: &[Run], last: u128, parts: impl Iterator<Item = (Prefix6, &'r [Run])>) -> Vec<Run> {
     let mut spliced = Vec::with_capacity(runs.len() + 16);
     let mut at = 0;
@@ -77,8 +77,8 @@ fn append(runs: &mut Vec<Run>, more: &[Run]) {
     runs.extend_from_slice(rest);
 }
 
-/// Calls `each` with each of the 2^`stride` equal parts of a block of addresses, all with the same first `depth` bits, and with
-/// the part's runs, the first of which covers the part's first address. Stops if `each` returns `None`.
+/// Calls `each` with each of the 2^`stride` equal parts of a block of addresses, all with the same first `depth` bits,
+/// and with the part's runs, the first of which covers the part's first address. Stops if `each` returns `None`.
 pub(crate) fn split(
     runs: &[Run],
     depth: u32,

@@ -2,9 +2,9 @@
 //! The lookups' inner loops for AVX-512, for AVX2 and for any processor; which one runs is chosen at run time. Besides
 //! `table.rs` this is the only place in this crate with `unsafe` in it.
 //!
-//! The tables change while they are read. A gather written in assembly is opaque to the compiler, and the processor reads each
-//! aligned word as a whole, old or new, as an atomic load would. (The intrinsics would be ordinary loads, which must not race.)
-//! Indices are clamped to the table, so that no table, however corrupted, leads outside of it.
+//! The tables change while they are read. A gather written in assembly is opaque to the compiler, and the processor
+//! reads each aligned word as a whole, old or new, as an atomic load would. (The intrinsics would be ordinary loads,
+//! which must not race.) Indices are clamped to the table, so that no table, however corrupted, leads outside of it.
 #![allow(unsafe_code)]
 
 pub(crate) mod dxr;

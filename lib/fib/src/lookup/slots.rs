@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The control thread's copy of an IPv4 table that is divided into slots by its top bits: which prefixes reach into each
-//! slot. BM19, DIRB and DXR encode one slot at a time from it.
+//! The control thread's copy of an IPv4 table that is divided into slots by its top bits: which prefixes reach into
+//! each slot. BM19, DIRB and DXR encode one slot at a time from it.
 //!
-//! Prefixes longer than a slot's are in a sorted list per slot. Shorter ones are in a tree, and the longest of those that
-//! cover a slot is its base. So a change touches one list or the bases of some slots, and a slot is encoded from its base
-//! and its list alone.
+//! Prefixes longer than a slot's are in a sorted list per slot. Shorter ones are in a tree, and the longest of those
+//! that cover a slot is its base. So a change touches one list or the bases of some slots, and a slot is encoded from
+//! its base and its list alone.
 
 use std::cmp::Ordering::Less;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use crate::next_hop::NextHopId;
 use crate::rib::tree::PrefixTree;
 use perigee_net::Prefix4;
 
-/// A prefix and its next hop in one word: address, 8 bits of length, 24 of id. Ordered by address, then shorter first, so that
-/// painting them in order leaves the longest on top.
+/// A prefix and its next hop in one word: address, 8 bits of length, 24 of id. Ordered by address, then shorter first,
+/// so that painting them in order leaves the longest on top.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item(u64);
 
@@ -99,8 +99,8 @@ impl Slots {
         Some(slots)
     }
 
-    /// Sets or removes the next hop of `prefix`; returns its previous one. [`affected`](Self::affected) says which slots need
-    /// encoding: to be called after an insertion, and before a removal.
+    /// Sets or removes the next hop of `prefix`; returns its previous one. [`affected`](Self::affected) says which
+    /// slots need encoding: to be called after an insertion, and before a removal.
     pub fn set(&mut self, prefix: Prefix4, id: Option<NextHopId>) -> Option<NextHopId> {
         let old = if prefix.len() <= self.bits { self.set_short(prefix, id) } else { self.set_long(prefix, id) };
         self.count = self.count + usize::from(id.is_some()) - usize::from(old.is_some());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Memory for tables of many megabytes: zeroed without being touched, and in huge pages where the system has them.
 //!
-//! Random lookups in ordinary pages miss the TLB nearly every time, which takes longer than the lookup itself. Tables are
-//! aligned to huge pages, so that no part of them lies in ordinary ones.
+//! Random lookups in ordinary pages miss the TLB nearly every time, which takes longer than the lookup itself. Tables
+//! are aligned to huge pages, so that no part of them lies in ordinary ones.
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -21,8 +21,8 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
 
-/// A table that is zero when it is made. It takes memory only as its pages are used, 2 MB at a time where the system provides
-/// huge pages.
+/// A table that is zero when it is made. It takes memory only as its pages are used, 2 MB at a time where the system
+/// provides huge pages.
 pub(crate) struct Table<T: ?Sized> {
     table: NonNull<T>,
     mapped: usize,
@@ -55,7 +55,8 @@ impl<T: ?Sized> Deref for Table<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: mapped and aligned for as long as `self` lives; all zeros are a valid `T`, and it is only ever shared.
+        // SAFETY: mapped and aligned for as long as `self` lives; all zeros are a valid `T`, and it is only ever
+        // shared.
         unsafe { self.table.as_ref() }
     }
 }
@@ -78,8 +79,8 @@ fn map(bytes: usize, align: usize) -> Result<(NonNull<u8>, usize), OutOfMemory> 
     let start: *mut u8 = unsafe { mmap_anonymous(null_mut(), mapped, prot, flags) }.map_err(|_| OutOfMemory)?.cast();
     let before = start.align_offset(unit);
     let table = start.wrapping_add(before);
-    // SAFETY: whole pages of what was just mapped, before and after the table; the advice changes the size of pages, not their
-    // content, and where the system ignores it lookups are slower, no more.
+    // SAFETY: whole pages of what was just mapped, before and after the table; the advice changes the size of pages,
+    // not their content, and where the system ignores it lookups are slower, no more.
     unsafe {
         if before > 0 {
             let _ = munmap(start.cast(), before);

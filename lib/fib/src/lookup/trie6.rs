@@ -21,8 +21,8 @@ use perigee_net::Prefix6;
 const NAME: &str = "trie6";
 const ROOT_BITS: u8 = 16;
 const NODE: usize = 256;
-/// 512 MiB of address space, which takes memory only as it is used. A host without neighbors takes 14 nodes, one of 20,000
-/// random ones in a /64 four.
+/// 512 MiB of address space, which takes memory only as it is used. A host without neighbors takes 14 nodes, one of
+/// 20,000 random ones in a /64 four.
 const ENTRIES: usize = 1 << 26;
 /// Node 0 is never used: as a child it means that there is none.
 const MAX_NODES: u32 = (ENTRIES / NODE) as u32 - 1;

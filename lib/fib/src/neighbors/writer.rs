@@ -7,8 +7,8 @@
 //!                                                                               empty: where an empty slot follows
 //! ```
 //!
-//! At most half of the slots are not empty. The table is made again when it gets fuller than that, or when few of its slots are
-//! live: then [`NeighborTableWriter::reader`] changes, and is to be published.
+//! At most half of the slots are not empty. The table is made again when it gets fuller than that, or when few of its
+//! slots are live: then [`NeighborTableWriter::reader`] changes, and is to be published.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -58,7 +58,8 @@ impl NeighborTableWriter {
         Self { table, secret, least, live: 0, taken: 0, dead: Deferred::new() }
     }
 
-    /// The workers' half. Another one after an [`insert`](Self::insert) or a [`fit`](Self::fit) that has made the table again.
+    /// The workers' half. Another one after an [`insert`](Self::insert) or a [`fit`](Self::fit) that has made the table
+    /// again.
     pub fn reader(&self) -> &Arc<NeighborTable> {
         &self.table
     }
@@ -92,7 +93,8 @@ impl NeighborTableWriter {
         })
     }
 
-    /// From now on the neighbor `address` on `interface` is found with the next hop `id`; returns the one it had before.
+    /// From now on the neighbor `address` on `interface` is found with the next hop `id`; returns the one it had
+    /// before.
     ///
     /// # Errors
     /// There is no memory for a larger table; nothing has changed.
@@ -157,7 +159,8 @@ impl NeighborTableWriter {
         None
     }
 
-    /// Makes the table smaller if it has become much too large. To be called now and again; the new table is to be published.
+    /// Makes the table smaller if it has become much too large. To be called now and again; the new table is to be
+    /// published.
     pub fn fit(&mut self) {
         let slots = self.table.slots.len();
         if slots > self.least && self.live * Self::FEWEST < slots {

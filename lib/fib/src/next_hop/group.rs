@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //! Which member of a group of next hops owns each bucket of flows.
 //!
-//! The number of buckets is a power of two (as in Linux's resilient nexthop groups), and a flow's hash picks one. The owner of
-//! a bucket depends on the members, on their weights and on which of them are alive, but not on history: after a reload, or on
-//! a second router with the same members, every flow takes the same path.
+//! The number of buckets is a power of two (as in Linux's resilient nexthop groups), and a flow's hash picks one. The
+//! owner of a bucket depends on the members, on their weights and on which of them are alive, but not on history: after
+//! a reload, or on a second router with the same members, every flow takes the same path.
 //!
 //! With all members alive this is Maglev's table (Eisenbud et al.: "Maglev: A Fast and Reliable Software Network Load
-//! Balancer", NSDI 2016, section 3.4), with turns in proportion to the weights: shares are exact to one bucket, and a changed
-//! list of members moves few more flows than it must. A member that dies loses its buckets to the others in proportion to
-//! their weights; no other bucket moves, and when it returns it gets back exactly its own.
+//! Balancer", NSDI 2016, section 3.4), with turns in proportion to the weights: shares are exact to one bucket, and a
+//! changed list of members moves few more flows than it must. A member that dies loses its buckets to the others in
+//! proportion to their weights; no other bucket moves, and when it returns it gets back exactly its own.
 
 /// A member's part in its group.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub(crate) struct Share {
 /// The smallest and the largest number of buckets: 2^7 and 2^16.
 pub(crate) const LOG2: std::ops::RangeInclusive<u8> = 7..=16;
 
-/// The base-2 logarithm of the number of buckets: 16 per member, and 4 per unit of weight as far as that fits, so that shares
-/// are off by at most a quarter of a unit.
+/// The base-2 logarithm of the number of buckets: 16 per member, and 4 per unit of weight as far as that fits, so that
+/// shares are off by at most a quarter of a unit.
 pub(crate) fn log2_buckets(shares: &[Share]) -> u8 {
     let units: u64 = shares.iter().map(|share| u64::from(share.weight)).sum();
     let wanted = (16 * shares.len() as u64).max(4 * units).next_power_of_two();
@@ -84,8 +84,9 @@ fn quotas(shares: &[Share], buckets: usize) -> Vec<usize> {
 
 /// Which member `bucket` goes to now: its owner or, if that is dead, one that is alive.
 ///
-/// The walk from an orphaned bucket visits the others in an order of its own until it finds one whose owner is alive. So each
-/// of those inherits in proportion to its buckets, and a member that dies or returns moves no buckets but its own.
+/// The walk from an orphaned bucket visits the others in an order of its own until it finds one whose owner is alive.
+/// So each of those inherits in proportion to its buckets, and a member that dies or returns moves no buckets but its
+/// own.
 pub(crate) fn owner(owners: &[u8], bucket: usize, alive: &[bool]) -> u8 {
     let is_alive = |owner: u8| alive.get(usize::from(owner)).is_some_and(|alive| *alive);
     let own = owners[bucket];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! The control thread's view of the next hops: what each one is, how often it is used, and its neighbor's address.
 //!
-//! There are three kinds. A direct one is a neighbor on a link, and its word holds the neighbor's MAC address. A recursive one
-//! stands for a gateway that is reached over other routes; its word is a copy of its target's, so that a new way to the gateway
-//! is one store, whatever the number of routes through it. A group has members of the first two kinds, but its buckets hold
-//! direct ones only: readers follow at most one indirection.
+//! There are three kinds. A direct one is a neighbor on a link, and its word holds the neighbor's MAC address. A
+//! recursive one stands for a gateway that is reached over other routes; its word is a copy of its target's, so that a
+//! new way to the gateway is one store, whatever the number of routes through it. A group has members of the first two
+//! kinds, but its buckets hold direct ones only: readers follow at most one indirection.
 
 mod show;
 mod store;
@@ -29,8 +29,8 @@ use perigee_net::{InterfaceId, MacAddr, Multipath};
 pub struct Via {
     /// The interface that packets leave by.
     pub interface: InterfaceId,
-    /// The neighbor they are sent to; `None` on a connected network, where each packet's own destination is the neighbor. The
-    /// word of such a next hop is a [link's](NextHop::link).
+    /// The neighbor they are sent to; `None` on a connected network, where each packet's own destination is the
+    /// neighbor. The word of such a next hop is a [link's](NextHop::link).
     pub gateway: Option<IpAddr>,
 }
 
@@ -164,9 +164,10 @@ impl NextHopWriter {
         Ok(id)
     }
 
-    /// Adds a use of the group of these members, which is made if there is none yet. Equal groups are one: the order of members
-    /// and a common factor of their weights do not matter, and a member that is named twice has both weights. If there is one
-    /// member only, it is a use of that member. The members are direct or recursive, and in use.
+    /// Adds a use of the group of these members, which is made if there is none yet. Equal groups are one: the order of
+    /// members and a common factor of their weights do not matter, and a member that is named twice has both
+    /// weights. If there is one member only, it is a use of that member. The members are direct or recursive, and
+    /// in use.
     pub fn acquire_group(&mut self, members: &[Weighted]) -> Result<NextHopId, NextHopError> {
         let members = self.canonical(members)?;
         if let [(id, _)] = *members {
@@ -236,8 +237,8 @@ impl NextHopWriter {
         Ok(id)
     }
 
-    /// Sets the target of a recursive next hop; readers see it after [`refresh`](Self::refresh). The caller's use of `target`
-    /// passes to this next hop. Returns the old target, whose use passes to the caller.
+    /// Sets the target of a recursive next hop; readers see it after [`refresh`](Self::refresh). The caller's use of
+    /// `target` passes to this next hop. Returns the old target, whose use passes to the caller.
     pub(crate) fn set_target(&mut self, id: NextHopId, target: Option<NextHopId>) -> Option<NextHopId> {
         let Some(Entry { what: What::Recursive { target: at, .. }, .. }) = self.entry_mut(id) else { return target };
         let old = std::mem::replace(at, target);
@@ -273,8 +274,8 @@ impl NextHopWriter {
         Ok(NextHopId(id as u32))
     }
 
-    /// Releases a use of `id`. With the last one the id is retired, to be reused once every reader has let go of it. Has no
-    /// effect on fixed ids.
+    /// Releases a use of `id`. With the last one the id is retired, to be reused once every reader has let go of it.
+    /// Has no effect on fixed ids.
     pub fn release(&mut self, id: NextHopId) {
         if let Some(entry) = self.entry_mut(id).filter(|entry| entry.uses > 1) {
             entry.uses -= 1;
@@ -350,8 +351,9 @@ impl NextHopWriter {
         }
     }
 
-    /// Sets the MAC address of the neighbor `address` on `interface`, or removes it: one store for all routes through the
-    /// neighbor, present and future, and one per bucket that changes its owner in groups of which it is a member.
+    /// Sets the MAC address of the neighbor `address` on `interface`, or removes it: one store for all routes through
+    /// the neighbor, present and future, and one per bucket that changes its owner in groups of which it is a
+    /// member.
     pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         let via = Via { interface, gateway: Some(address) };
         let before = match mac {
@@ -370,9 +372,9 @@ impl NextHopWriter {
         self.shared.set(id, self.word(id));
     }
 
-    /// Nothing can be sent by these interfaces, and by all others something can. Takes effect at once: packets that find a next hop
-    /// of an interface that is down are answered as unreachable, and in groups the other members take over its buckets. The cost
-    /// grows with the number of next hops, not of routes.
+    /// Nothing can be sent by these interfaces, and by all others something can. Takes effect at once: packets that
+    /// find a next hop of an interface that is down are answered as unreachable, and in groups the other members
+    /// take over its buckets. The cost grows with the number of next hops, not of routes.
     pub fn set_down(&mut self, down: Arc<BTreeSet<InterfaceId>>) {
         let before = std::mem::replace(&mut self.down, down);
         let now = &self.down;
@@ -380,7 +382,8 @@ impl NextHopWriter {
             self.direct.iter().filter(|(via, _)| before.contains(&via.interface) != now.contains(&via.interface));
         let (lost, back): (Vec<_>, Vec<_>) = changed.partition(|(via, _)| now.contains(&via.interface));
         let [lost, back] = [lost, back].map(|vias| vias.into_iter().map(|(_, id)| *id).collect::<Vec<NextHopId>>());
-        // As with a neighbor: groups send nothing to what is back before its word is stored, or to what is lost after its is.
+        // As with a neighbor: groups send nothing to what is back before its word is stored, or to what is lost after
+        // its is.
         back.iter().for_each(|id| self.shared.set(*id, self.word(*id)));
         self.refresh_dependents(&[&lost[..], &back[..]].concat());
         lost.iter().for_each(|id| self.shared.set(*id, self.word(*id)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! How routes are stored: 13 bytes per IPv4 prefix and 25 per IPv6 prefix, not counting what the tree leaves empty.
 //!
-//! Most prefixes have one route, and few routes differ: in source, preference, metric or gateway. So each different route
-//! is stored once, with the number of prefixes that have it, and a prefix stores the route's number and its next hop. A
-//! prefix with several routes has a list of numbers elsewhere.
+//! Most prefixes have one route, and few routes differ: in source, preference, metric or gateway. So each different
+//! route is stored once, with the number of prefixes that have it, and a prefix stores the route's number and its next
+//! hop. A prefix with several routes has a list of numbers elsewhere.
 
 use std::collections::HashMap;
 
@@ -205,7 +205,8 @@ impl Store {
         Routes { ids: ids(entry, &self.several), all: &self.routes.list }
     }
 
-    /// Marks the routes that `which` is true of, once for all prefixes that have them. Routes that are added later are not marked.
+    /// Marks the routes that `which` is true of, once for all prefixes that have them. Routes that are added later are
+    /// not marked.
     pub fn mark(&mut self, which: impl Fn(&Route) -> bool) {
         self.routes.list.iter_mut().for_each(|shared| shared.marked |= which(&shared.route));
     }
@@ -324,8 +325,8 @@ impl<A: Address> Table<A> {
         self.get(prefix).map_or(Routes { ids: &[], all: &[] }, |entry| self.routes_of(entry))
     }
 
-    /// The index of the route of an entry that is in use, and its next hop. While the route is being removed the index is
-    /// [`GONE`].
+    /// The index of the route of an entry that is in use, and its next hop. While the route is being removed the index
+    /// is [`GONE`].
     pub fn chosen(&self, entry: &Entry) -> Option<(usize, NextHopId)> {
         self.store.chosen(entry)
     }
@@ -391,8 +392,8 @@ impl<A: Address> Table<A> {
         self.store.insert(self.tree.get_or_insert(prefix, Entry::EMPTY), route)
     }
 
-    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route was in
-    /// use, the index of the one in use becomes [`GONE`].
+    /// Removes a route. The entry stays even if it has no route left: see [`clean_up`](Self::clean_up). If the route
+    /// was in use, the index of the one in use becomes [`GONE`].
     pub fn remove(&mut self, prefix: PrefixOf<A>, key: RouteKey) -> Option<Route> {
         self.store.remove(self.tree.get_mut(prefix)?, key)
     }

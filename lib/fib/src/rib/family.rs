@@ -24,7 +24,8 @@ use crate::rib::loaded::Loaded;
 use crate::rib::recursion::{Family, Gateways, Settled, Spec, recursive};
 use perigee_net::{Prefix, PrefixOf, Route, RouteKey};
 
-/// One family's routes, the gateways that they name without an interface, and the lookup structure that follows from both.
+/// One family's routes, the gateways that they name without an interface, and the lookup structure that follows from
+/// both.
 pub(crate) struct FamilyTables<A: Family> {
     pub table: Table<A>,
     pub gateways: Gateways<A>,
@@ -48,7 +49,8 @@ struct Held<A> {
     untold: Option<LookupError>,
 }
 
-/// So many refused prefixes are tried again in a commit that removes prefixes: each may have a whole table rebuilt in vain.
+/// So many refused prefixes are tried again in a commit that removes prefixes: each may have a whole table rebuilt in
+/// vain.
 const AGAIN: usize = 4;
 
 /// So many collected changes keep their memory.
@@ -111,7 +113,8 @@ where
         self.held.refused.contains(&prefix)
     }
 
-    /// Makes all changes visible. After an error all others are; what was refused is tried again when other prefixes leave.
+    /// Makes all changes visible. After an error all others are; what was refused is tried again when other prefixes
+    /// leave.
     pub fn commit(&mut self) -> Result<(), LookupError> {
         self.held.on = false;
         let held = self.let_go();
@@ -151,14 +154,16 @@ where
             }
             same
         });
-        // New next hops before prefixes leave: where several take the place of a shorter one, no address is without a route in between.
+        // New next hops before prefixes leave: where several take the place of a shorter one, no address is without a
+        // route in between.
         changes.sort_by_key(|(_, id)| id.is_none());
         let sets = changes.partition_point(|(_, id)| id.is_some());
         let (mut result, mut again) = (Ok(()), Vec::new());
         for mut rest in [&changes[..sets], &changes[sets..]] {
             while let Err((done, error)) = self.lookup.change_all(rest) {
                 let change @ (prefix, id) = rest[done];
-                // What has no room leaves: its old next hop may be given to others, and must not be found any more. A removal needs no room.
+                // What has no room leaves: its old next hop may be given to others, and must not be found any more. A
+                // removal needs no room.
                 if id.is_some() && error.is_for_want_of_room() && absent(self.lookup.remove(prefix)).is_ok() {
                     refused.insert(prefix);
                 } else {
@@ -202,8 +207,8 @@ where
         result.map(|()| true)
     }
 
-    /// As [`insert`](Self::insert) for the usual route: no gateway that is reached over other routes has to do with it. The
-    /// prefix is looked for once.
+    /// As [`insert`](Self::insert) for the usual route: no gateway that is reached over other routes has to do with it.
+    /// The prefix is looked for once.
     fn insert_plain(
         &mut self,
         next_hops: &mut NextHopWriter,
@@ -319,7 +324,8 @@ where
         if first.is_empty() {
             return self.settle_prefix(next_hops, prefix);
         }
-        // What follows is stored at once. What has no room stays behind, and is no reason to refuse this; the commit says so.
+        // What follows is stored at once. What has no room stays behind, and is no reason to refuse this; the commit
+        // says so.
         if let Err(error) = self.let_go() {
             self.held.untold.get_or_insert(error);
         }
@@ -443,8 +449,8 @@ where
                     Some(id) => self.lookup.insert(choice.prefix, id).map(drop),
                     None => self.lookup.remove(choice.prefix).map(drop),
                 };
-                // What fitted a moment ago should fit again. If it does not, the prefix keeps its new next hop, which must
-                // then keep its meaning.
+                // What fitted a moment ago should fit again. If it does not, the prefix keeps its new next hop, which
+                // must then keep its meaning.
                 if let (Err(_), Some((_, id))) = (undone, choice.now) {
                     next_hops.retain(id);
                 }
@@ -549,8 +555,8 @@ fn absent(removed: Result<NextHopId, LookupError>) -> Result<(), LookupError> {
     }
 }
 
-/// A repair of more prefixes than this loads the whole table: that is faster then, and removes whatever is in the lookup
-/// structure by mistake.
+/// A repair of more prefixes than this loads the whole table: that is faster then, and removes whatever is in the
+/// lookup structure by mistake.
 const LOAD_ABOVE: usize = 10_000;
 
 /// Makes sure that the lookup structure does not hold a prefix, and that readers see so.
@@ -559,8 +565,8 @@ fn erase<A: Family>(
     lookup: &mut dyn LookupWriter<A>,
     prefix: PrefixOf<A>,
 ) -> Result<(), LookupError> {
-    // Inserted first, so that everything readers see of it is written even if the structure does not believe to hold it; and
-    // with the next hop that they see without it.
+    // Inserted first, so that everything readers see of it is written even if the structure does not believe to hold
+    // it; and with the next hop that they see without it.
     lookup.insert(prefix, table.next_hop_around(prefix, false).unwrap_or(NextHopId::NO_ROUTE))?;
     lookup.remove(prefix).map(drop)
 }

@@ -9,9 +9,10 @@
 //! FibWriter::follow_links     prefixes with marked routes choose again: in turns, as there may be a million
 //! ```
 //!
-//! Until its turn comes a prefix leads where it did. If that link is down, its packets come to the slow path as unreachable, which sends
-//! them by the routes as they are ([`FamilyTables::decide`]) and has the prefix take its turn at once: traffic moves before prefixes that
-//! nobody asks for. If a better link is back, packets take the way that they took while it was down.
+//! Until its turn comes a prefix leads where it did. If that link is down, its packets come to the slow path as
+//! unreachable, which sends them by the routes as they are ([`FamilyTables::decide`]) and has the prefix take its turn
+//! at once: traffic moves before prefixes that nobody asks for. If a better link is back, packets take the way that
+//! they took while it was down.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -28,8 +29,8 @@ pub(crate) struct Sweep<A> {
     after: Option<PrefixOf<A>>,
     /// The last one to be looked at; the last of all if there is none.
     until: Option<PrefixOf<A>>,
-    /// Whether the walk begins again behind the last prefix of all, and up to which prefix it then goes: links have changed when it
-    /// was there.
+    /// Whether the walk begins again behind the last prefix of all, and up to which prefix it then goes: links have
+    /// changed when it was there.
     again: Option<PrefixOf<A>>,
 }
 
@@ -37,8 +38,8 @@ impl<A: Family> FamilyTables<A>
 where
     PrefixOf<A>: prefix_trie::Prefix,
 {
-    /// These links are down now; those in `changed` were up before, or are up again. To be called when the next hops have changed.
-    /// Begins a [`sweep`](Self::sweep).
+    /// These links are down now; those in `changed` were up before, or are up again. To be called when the next hops
+    /// have changed. Begins a [`sweep`](Self::sweep).
     ///
     /// # Errors
     /// There is no room for the next hop of a gateway's new way: it is unreachable. Everything else is done.
@@ -124,8 +125,8 @@ where
         marked.into_iter().try_for_each(|prefix| self.choose_again(next_hops, prefix))
     }
 
-    /// Where packets of a flow to `address` should go, by the routes as they are, whatever the lookup structure still says. Of a group the
-    /// flow has one of the members that can be used, not always the one that it will have.
+    /// Where packets of a flow to `address` should go, by the routes as they are, whatever the lookup structure still
+    /// says. Of a group the flow has one of the members that can be used, not always the one that it will have.
     pub fn decide(&self, next_hops: &NextHopWriter, address: A, flow: u32) -> Leaf {
         let around = self.table.tree.covering(PrefixOf::host(address));
         let choose = |(prefix, entry)| self.gateways.choose(prefix, self.table.routes_of(entry));
@@ -145,8 +146,8 @@ where
         chosen.copied().unwrap_or(Leaf::Fixed(NextHopId::UNREACHABLE))
     }
 
-    /// Looks at this many more prefixes, and lets those that are concerned choose among their routes again; returns whether there are
-    /// any left.
+    /// Looks at this many more prefixes, and lets those that are concerned choose among their routes again; returns
+    /// whether there are any left.
     ///
     /// # Errors
     /// There is no room for the next hops of other routes: such a prefix stays as it was. Everything else is done.

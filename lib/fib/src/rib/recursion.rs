@@ -4,14 +4,14 @@
 //! The rules, which do not depend on the order in which routes are added:
 //!
 //! - A route all of whose ways name a link that is down counts as if it was not there.
-//! - A gateway's *carrier* is the longest prefix of the routing table that contains it, whether that prefix's routes are in
-//!   use or not. The default route carries no gateway, unless that is allowed.
-//! - A gateway is reachable if a route of its carrier can be used: the best such route is its *way*. If that is a connected
-//!   network, the gateway is a neighbor there; if it has several links, the gateway is a neighbor on each. If it has a
-//!   gateway, it is reached through that one. If it is a blackhole, unreachable or prohibit route, it shares that fate (by
-//!   which RFC 5635 blackholes traffic). An address of the router itself is not a way.
-//! - A route can be used if its gateway, or one of several, has a way of at most [`MAX_DEPTH`] steps. A gateway that leads
-//!   back to the route's own prefix, by any routes of the carriers in between, is a loop and is not used.
+//! - A gateway's *carrier* is the longest prefix of the routing table that contains it, whether that prefix's routes
+//!   are in use or not. The default route carries no gateway, unless that is allowed.
+//! - A gateway is reachable if a route of its carrier can be used: the best such route is its *way*. If that is a
+//!   connected network, the gateway is a neighbor there; if it has several links, the gateway is a neighbor on each. If
+//!   it has a gateway, it is reached through that one. If it is a blackhole, unreachable or prohibit route, it shares
+//!   that fate (by which RFC 5635 blackholes traffic). An address of the router itself is not a way.
+//! - A route can be used if its gateway, or one of several, has a way of at most [`MAX_DEPTH`] steps. A gateway that
+//!   leads back to the route's own prefix, by any routes of the carriers in between, is a loop and is not used.
 //!
 //! A change of a route affects the gateways that its prefix carried or now carries, and those that depend on them.
 
@@ -26,7 +26,8 @@ use crate::next_hop::writer::Via;
 use crate::rib::entries::{Routes, Table};
 use perigee_net::{Address, InterfaceId, PrefixOf, Route, RouteTarget};
 
-/// How many routes may lie on the way from a gateway to the connected network that it is reached over, including that one.
+/// How many routes may lie on the way from a gateway to the connected network that it is reached over, including that
+/// one.
 pub const MAX_DEPTH: u8 = 8;
 
 /// What the routing table and its gateways need of an address family.
@@ -84,7 +85,8 @@ pub(crate) struct State<A> {
     pub carrier: Option<PrefixOf<A>>,
     /// The gateways of the carrier's routes.
     leads_to: Vec<A>,
-    /// If this gateway is in a cycle of gateways that lead to one another: the lowest of them, which identifies the cycle.
+    /// If this gateway is in a cycle of gateways that lead to one another: the lowest of them, which identifies the
+    /// cycle.
     cycle: Option<A>,
     pub way: Option<Way<A>>,
 }
@@ -176,7 +178,8 @@ where
         }
     }
 
-    /// Records that `prefix` has none any more. With the last prefix the gateway is forgotten, and its next hop returned.
+    /// Records that `prefix` has none any more. With the last prefix the gateway is forgotten, and its next hop
+    /// returned.
     pub fn remove_user(&mut self, gateway: A, prefix: PrefixOf<A>) -> Option<NextHopId> {
         let tracked = self.tracked.get_mut(&PrefixOf::host(gateway))?;
         tracked.users.remove(&prefix);
@@ -296,8 +299,8 @@ where
     }
 
     /// The strongly connected components of these gateways in the graph of what leads to what, each after those that it
-    /// leads to (Tarjan: "Depth-First Search and Linear Graph Algorithms", 1972; without recursive calls, as a chain may be
-    /// long).
+    /// leads to (Tarjan: "Depth-First Search and Linear Graph Algorithms", 1972; without recursive calls, as a chain
+    /// may be long).
     fn components(&self, gateways: &[A]) -> Vec<Vec<A>> {
         const NEW: usize = usize::MAX;
         let place: HashMap<A, usize> = gateways.iter().enumerate().map(|(at, gateway)| (*gateway, at)).collect();
@@ -392,7 +395,8 @@ where
         }
     }
 
-    /// All gateways but loops are members, reachable or not, so that the group stays the same when one of them loses its way.
+    /// All gateways but loops are members, reachable or not, so that the group stays the same when one of them loses
+    /// its way.
     fn way_of_several(&self, prefix: PrefixOf<A>, route: &Route) -> Option<Way<A>> {
         let RouteTarget::Multipath(multipath) = &route.target else { return None };
         let (mut members, mut deepest) = (Vec::new(), None);

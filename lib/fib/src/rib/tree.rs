@@ -7,8 +7,8 @@
 //!      Leaf                  up to 64 prefixes: what has to come from memory, as a whole, and so can be asked for in advance
 //! ```
 //!
-//! In a B-tree with narrow nodes (the standard library's) a change of a full table in random order waits for three or four nodes
-//! one after the other, and mispredicts a branch in each.
+//! In a B-tree with narrow nodes (the standard library's) a change of a full table in random order waits for three or
+//! four nodes one after the other, and mispredicts a branch in each.
 
 mod leaf;
 
@@ -20,7 +20,8 @@ const WIDTH: usize = 64;
 
 /// A map ordered by address, then shorter first. No leaf is empty, and no branch.
 pub(crate) struct PrefixTree<A, V> {
-    /// What is before the first of these is in the branch before; the first branch has all that is before the second one's.
+    /// What is before the first of these is in the branch before; the first branch has all that is before the second
+    /// one's.
     firsts: Vec<PrefixOf<A>>,
     branches: Vec<Branch<A, V>>,
     count: usize,
@@ -62,7 +63,8 @@ impl<A: Address, V: Copy> Occupied<'_, A, V> {
     }
 }
 
-/// Which of some nodes `prefix` is in, by their first prefixes; what is before all of them is in the first one, whose own says nothing.
+/// Which of some nodes `prefix` is in, by their first prefixes; what is before all of them is in the first one, whose
+/// own says nothing.
 #[inline]
 fn which<A: Address>(firsts: &[PrefixOf<A>], prefix: PrefixOf<A>) -> usize {
     firsts.get(1..).map_or(0, |rest| rest.partition_point(|first| *first <= prefix))
@@ -155,7 +157,8 @@ impl<A: Address, V: Copy> PrefixTree<A, V> {
             leaf.insert(place.at, prefix, value);
             return place;
         }
-        // Of what comes in order, the next one would be behind this one: it then finds room, and the full leaf stays full.
+        // Of what comes in order, the next one would be behind this one: it then finds room, and the full leaf stays
+        // full.
         let in_order = place.at >= ROOM / 2 && before == Some(leaf.prefix(place.at - 1));
         let (right, now) = if in_order {
             let mut right = Leaf::new(prefix, value);
@@ -205,7 +208,8 @@ impl<A: Address, V: Copy> PrefixTree<A, V> {
         value
     }
 
-    /// Two leaves of a branch become one, if one of them has few entries and both fit; one without entries goes in any case.
+    /// Two leaves of a branch become one, if one of them has few entries and both fit; one without entries goes in any
+    /// case.
     fn merge_leaf(&mut self, place: Place) {
         let branch = &mut self.branches[place.branch];
         if let [only] = &branch.leaves[..] {
@@ -310,8 +314,9 @@ impl<A: Address, V: Copy> PrefixTree<A, V> {
         let mut bound = Some(prefix);
         std::iter::from_fn(move || {
             loop {
-                // No covering prefix lies between what is found and the bound. If what is found is not one itself, those that
-                // are left contain it too, and so have no more bits than it shares with the address.
+                // No covering prefix lies between what is found and the bound. If what is found is not one itself,
+                // those that are left contain it too, and so have no more bits than it shares with the
+                // address.
                 let (found, value) = self.last_up_to(bound?)?;
                 let shorter = |len| PrefixOf::truncated(address, len).ok();
                 if found.contains(address) {
@@ -467,7 +472,8 @@ mod tests {
         }
     }
 
-    /// Whoever inserts in order leaves full leaves behind, in the middle of others, too; the worst order half full ones.
+    /// Whoever inserts in order leaves full leaves behind, in the middle of others, too; the worst order half full
+    /// ones.
     #[test]
     fn leaves_are_full_or_half_full() {
         let host = |n: u32| PrefixOf::host(n);

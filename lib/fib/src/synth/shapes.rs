@@ -44,11 +44,11 @@ family!(u128, (0x2001_0db8_0001_0002 << 64, 64), (0x2a00 << 112, 16));
 pub enum Shape {
     /// Random hosts of one /64 or /16, added and removed in random order.
     Hosts,
-    /// Hosts of one /64 or /16 that lie side by side, added from both ends of the network in turn towards the middle, and
-    /// removed from the middle towards both ends.
+    /// Hosts of one /64 or /16 that lie side by side, added from both ends of the network in turn towards the middle,
+    /// and removed from the middle towards both ends.
     Ends,
-    /// Every length along random addresses, the longest added first and the shortest removed first: each change shows below
-    /// everything that is there.
+    /// Every length along random addresses, the longest added first and the shortest removed first: each change shows
+    /// below everything that is there.
     Nested,
 }
 

@@ -39,7 +39,8 @@ pub enum To {
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     pub v6: bool,
-    /// The last byte of the prefix's address, and how many bits of that byte the prefix has; over 8: the default route.
+    /// The last byte of the prefix's address, and how many bits of that byte the prefix has; over 8: the default
+    /// route.
     pub net: (u8, u8),
     pub key: (u8, u8),
     pub what: What,
@@ -390,7 +391,8 @@ pub fn random_change(random: &mut Random) -> Change {
     Change { v6: below(3) == 0, net, key: (below(4), below(2)), what }
 }
 
-/// What is held back until a commit is then what it would have been at once, also if the lookup structure refuses some of it.
+/// What is held back until a commit is then what it would have been at once, also if the lookup structure refuses some
+/// of it.
 #[test]
 fn held_changes_are_those_made_at_once() {
     for seed in 200..212 {
@@ -425,8 +427,8 @@ fn held_changes_are_those_made_at_once() {
     }
 }
 
-/// Many changes of one table: it fills up, and its memory is reused again and again. `PERIGEE_FUZZ` multiplies the number of
-/// changes (1,000), `PERIGEE_FUZZ_SEED` repeats a run.
+/// Many changes of one table: it fills up, and its memory is reused again and again. `PERIGEE_FUZZ` multiplies the
+/// number of changes (1,000), `PERIGEE_FUZZ_SEED` repeats a run.
 #[test]
 fn long_churn() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
@@ -504,8 +506,8 @@ impl LookupWriter<u32> for Narrow {
     }
 }
 
-/// A held change that found no room kept all next hops from being released, of every prefix and both families, had each commit try again
-/// and none be the last, and left the prefix with its old next hop.
+/// A held change that found no room kept all next hops from being released, of every prefix and both families, had each
+/// commit try again and none be the last, and left the prefix with its old next hop.
 #[test]
 fn a_held_change_without_room_blocks_nothing() {
     let prefix = |text: &str| text.parse::<Prefix>().expect(text);
@@ -553,8 +555,8 @@ fn a_held_change_without_room_blocks_nothing() {
     }
 }
 
-/// A route over another one has what is held back stored before the commit, and the error of that was nobody's: the commit said that all
-/// was well, and the route was not there for workers.
+/// A route over another one has what is held back stored before the commit, and the error of that was nobody's: the
+/// commit said that all was well, and the route was not there for workers.
 #[test]
 fn an_error_in_the_middle_of_a_run_is_told_by_its_commit() {
     let prefix = |text: &str| text.parse::<Prefix>().expect(text);

@@ -51,8 +51,8 @@ fn down(fib: &mut FibWriter, links: &[InterfaceId]) {
     fib.commit().expect("room");
 }
 
-/// Prefixes choose again in turns, between which routes change, links go down and come up, and tables are loaded: when there is
-/// nothing left to do, all is as if it had happened at once.
+/// Prefixes choose again in turns, between which routes change, links go down and come up, and tables are loaded: when
+/// there is nothing left to do, all is as if it had happened at once.
 #[test]
 fn turns_between_changes_end_where_the_model_does() {
     let seed = std::env::var("PERIGEE_FUZZ_SEED").ok().map(|text| text.parse().expect("a number"));
@@ -121,7 +121,8 @@ fn next_hops_groups_and_gateways_follow_at_once() {
     assert_eq!(ways(&fib, "30.0.0.1"), before);
 }
 
-/// While prefixes have yet to have their turn, the routes say where packets should go, and prefixes that are asked for follow at once.
+/// While prefixes have yet to have their turn, the routes say where packets should go, and prefixes that are asked for
+/// follow at once.
 #[test]
 fn who_is_asked_for_has_its_turn_first() {
     for seed in 600..620 {
@@ -226,7 +227,8 @@ fn a_gateway_stays_on_its_link() {
     assert!(matches!(fib.decide(ip("10.0.1.9"), 0), Leaf::Via(Via { interface: B, .. })));
 }
 
-/// A full table of next hops keeps no link from going down: a prefix whose other route has no room is answered as unreachable.
+/// A full table of next hops keeps no link from going down: a prefix whose other route has no room is answered as
+/// unreachable.
 #[test]
 fn without_room_for_next_hops_a_link_goes_down_all_the_same() {
     let mut fib = small(2);

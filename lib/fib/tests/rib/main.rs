@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Routes, gateways and groups: compared with a model that recomputes everything after each change, and read while they change.
+//! Routes, gateways and groups: compared with a model that recomputes everything after each change, and read while they
+//! change.
 
 mod changes;
 mod links;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Next hops under a reader: of a changed route or neighbor it sees the old or the new next hop, and never another route's.
-//! They are scarce, so that each is reused many times.
+//! Next hops under a reader: of a changed route or neighbor it sees the old or the new next hop, and never another
+//! route's. They are scarce, so that each is reused many times.
 
 use std::net::{IpAddr, Ipv4Addr};
 

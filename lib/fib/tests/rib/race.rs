@@ -7,8 +7,8 @@ use std::thread;
 use perigee_fib::{Grace, Published};
 
 /// Runs `read` again and again on a thread of its own, with a batch boundary after each, while `change` changes things
-/// on this one and reclaims what the reader has let go of. Goes on until there have been `changes` changes, and `read` has
-/// returned `sightings` times that it found something.
+/// on this one and reclaims what the reader has let go of. Goes on until there have been `changes` changes, and `read`
+/// has returned `sightings` times that it found something.
 pub fn race(
     changes: u32,
     sightings: u32,

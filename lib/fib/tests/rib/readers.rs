@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Groups under a reader: a flow is sent to the old or a new member of its own group, and never to another group's, while
-//! members die, come back and are replaced, and while groups, their ids and their buckets pass from one route to another.
+//! Groups under a reader: a flow is sent to the old or a new member of its own group, and never to another group's,
+//! while members die, come back and are replaced, and while groups, their ids and their buckets pass from one route to
+//! another.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,7 +20,8 @@ fn destination(group: u16) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, group as u8, 7)
 }
 
-/// A gateway of this group: all of them are on the interface with the group's number, which is in their MAC addresses too.
+/// A gateway of this group: all of them are on the interface with the group's number, which is in their MAC addresses
+/// too.
 fn gateway(group: u16, number: u8) -> IpAddr {
     Ipv4Addr::new(192, 0, group as u8, number + 1).into()
 }

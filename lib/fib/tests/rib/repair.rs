@@ -160,8 +160,8 @@ fn a_large_part_is_repaired_by_a_load() {
     assert_eq!(writer.repair("11.0.0.0/8".parse().expect("a prefix")), Ok(0));
 }
 
-/// IPv6 refuses a whole table, and IPv4, which has loaded its own already, refuses to go back: what readers find there must
-/// keep its meaning.
+/// IPv6 refuses a whole table, and IPv4, which has loaded its own already, refuses to go back: what readers find there
+/// must keep its meaning.
 #[test]
 fn a_load_that_cannot_be_undone_gives_no_next_hop_to_another() {
     let fates = Fates::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Every structure with tables that the Internet's is not: a link full of hosts, prefixes nested along whole addresses, each in
-//! the order of changes that costs most.
+//! Every structure with tables that the Internet's is not: a link full of hosts, prefixes nested along whole addresses,
+//! each in the order of changes that costs most.
 
 use perigee_fib::synth::shapes::{self, Shape};
 use perigee_fib::{
@@ -120,8 +120,8 @@ fn dense_host_routes_fit_and_leave_ipv4() {
     every_structure(structures::IPV4);
 }
 
-/// Inserts until nothing more fits, while a reader stays where it is, so that nothing that was replaced can be reused; then
-/// removes everything, and looks in between.
+/// Inserts until nothing more fits, while a reader stays where it is, so that nothing that was replaced can be reused;
+/// then removes everything, and looks in between.
 fn is_removed_when_full<A: Family + shapes::Family>(writer: Box<dyn LookupWriter<A>>, prefixes: u32) {
     let name = writer.reader().name();
     let context = format!("{name}, seed {SEED}");

@@ -325,8 +325,9 @@ fn watch<A: Family>(
     }
 }
 
-/// A reader looks up the first address of each of these prefixes again and again, with a batch boundary after each round, while
-/// they come, change and go: it sees the cover's id or one of the prefix's own, and never another prefix's.
+/// A reader looks up the first address of each of these prefixes again and again, with a batch boundary after each
+/// round, while they come, change and go: it sees the cover's id or one of the prefix's own, and never another
+/// prefix's.
 pub fn flapping<A: Family>(
     mut writer: Box<dyn LookupWriter<A>>,
     cover: PrefixOf<A>,

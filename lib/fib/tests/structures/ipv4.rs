@@ -22,7 +22,8 @@ fn patched() -> Writers {
     writers
 }
 
-/// DXR with these numbers of direct bits, once for each instruction set that this processor has. Its next hops have 16 bits.
+/// DXR with these numbers of direct bits, once for each instruction set that this processor has. Its next hops have 16
+/// bits.
 fn dxr(bits: &[u8]) -> Writers {
     let each = bits.iter().flat_map(|bits| Isa::available().iter().map(|isa| (*bits, *isa)));
     each.map(|(bits, isa)| -> Box<dyn LookupWriter<u32>> {
@@ -300,7 +301,8 @@ fn dir24_out_of_groups_is_as_it_was() {
     group.check_edges(&[a, b, c], "reused");
 }
 
-/// With more next hops than codes DIRB keeps codes for the popular ones; `auto` switches to BM19, and back with another table.
+/// With more next hops than codes DIRB keeps codes for the popular ones; `auto` switches to BM19, and back with another
+/// table.
 #[test]
 fn auto_follows_the_popular_next_hops() {
     let mut writers: Writers =

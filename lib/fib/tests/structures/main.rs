@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The lookup structures: several writers at once, one per instruction set, compared with the oracle after every change, and
-//! read while they change.
+//! The lookup structures: several writers at once, one per instruction set, compared with the oracle after every
+//! change, and read while they change.
 
 mod dense;
 mod harness;

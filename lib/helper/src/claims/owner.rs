@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Whose a socket of an abstract name is, where no connection says it: the kernel's socket diagnosis (sock_diag(7), linux/unix_diag.h)
-//! knows the user who made each unix socket of the network namespace.
+//! Whose a socket of an abstract name is, where no connection says it: the kernel's socket diagnosis (sock_diag(7),
+//! linux/unix_diag.h) knows the user who made each unix socket of the network namespace.
 
 use std::collections::BTreeSet;
 use std::io::{self, Error, ErrorKind};
@@ -9,7 +9,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::sockets::open_diagnosis;
 
-/// Linux's numbers: messages of netlink and their flags, the attributes of an answer, and what makes the kernel give them.
+/// Linux's numbers: messages of netlink and their flags, the attributes of an answer, and what makes the kernel give
+/// them.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -82,8 +83,8 @@ fn error(message: &[u8]) -> io::Result<Option<Error>> {
     Ok((code < 0).then(|| Error::from_raw_os_error(code.wrapping_neg())))
 }
 
-/// The user of the socket that a message is about, if it has the name. A connection that nobody has accepted has no inode, and the kernel
-/// says root for it.
+/// The user of the socket that a message is about, if it has the name. A connection that nobody has accepted has no
+/// inode, and the kernel says root for it.
 fn user(message: &[u8], name: &str) -> io::Result<Option<u32>> {
     let kind = *message.get(HEADER + 1).ok_or_else(short)?;
     let inode = word(message, HEADER + 4)?;

@@ -15,7 +15,8 @@ pub(super) struct Sockets {
     /// Closed first, which is what ends the process.
     pub(super) helper: Option<Line>,
     pub(super) standby: Option<Line>,
-    /// Those of helpers that did not answer, and that were not seen to end: with the socket closed, they would take the router for dead.
+    /// Those of helpers that did not answer, and that were not seen to end: with the socket closed, they would take
+    /// the router for dead.
     pub(super) silent: Vec<Line>,
     /// The first one, while it lives; the others are their predecessors' children.
     pub(super) process: Option<Child>,
@@ -54,8 +55,8 @@ impl Sockets {
         self.ask_for(request, 1)?.pop().ok_or_else(confused)
     }
 
-    /// Asks for `count` answers, and waits for each of them: it gets at least one, and fewer where the last one is a refusal, or came before
-    /// the helper's end.
+    /// Asks for `count` answers, and waits for each of them: it gets at least one, and fewer where the last one is a
+    /// refusal, or came before the helper's end.
     pub(super) fn ask_for(&mut self, request: &Request, count: usize) -> Result<Answers, HelperError> {
         let mut answers = Vec::new();
         if self.helper.as_ref().is_some_and(Line::is_closed) {
@@ -129,7 +130,8 @@ impl Line {
         Line { socket, owed: 0, patience: PATIENCE }
     }
 
-    /// A request and its answers, each of which has its time. Where an earlier one is still open, this one is not waited for.
+    /// A request and its answers, each of which has its time. Where an earlier one is still open, this one is not
+    /// waited for.
     fn exchange(&mut self, request: &Request, count: usize, answers: &mut Answers) -> std::io::Result<Exchange> {
         let dead = |error: &std::io::Error| {
             matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
@@ -185,8 +187,8 @@ impl Line {
         is_closed(&self.socket)
     }
 
-    /// Tells the helper that it hears no more, and waits until it has restored everything, however long that takes while it shows that it
-    /// goes on within some `times` its patience; returns whether it has.
+    /// Tells the helper that it hears no more, and waits until it has restored everything, however long that takes
+    /// while it shows that it goes on within some `times` its patience; returns whether it has.
     pub(super) fn finish(&self, times: u32) -> bool {
         if rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write).is_err() {
             return true;

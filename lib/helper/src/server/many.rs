@@ -50,7 +50,8 @@ impl<S: System> Server<S> {
             sent.is_ok()
         };
         let result = self.system.prepare(&links, &mut answer);
-        // What was refused has been restored, and those behind it are as they were. One that was prepared before still is.
+        // What was refused has been restored, and those behind it are as they were. One that was prepared before still
+        // is.
         let prepared: BTreeSet<u32> = links.iter().take(count).map(|(_, undo)| undo.index()).collect();
         let rest = links.iter().zip(again).skip(count).filter(|(_, again)| !again).map(|((_, undo), _)| undo.index());
         let untouched = rest.filter(|link| !prepared.contains(link));
@@ -80,8 +81,8 @@ impl<S: System> Server<S> {
         Ok(Ready { links: wanted.into_iter().zip(found).collect(), again })
     }
 
-    /// Forgets interfaces that had one of these names and are gone: it may be made again any number of times. One that was renamed is
-    /// restored.
+    /// Forgets interfaces that had one of these names and are gone: it may be made again any number of times. One that
+    /// was renamed is restored.
     fn forget_gone(&mut self, found: &[Undo]) -> Result<(), Failure> {
         let had_a_name = |older: &&Undo| found.iter().any(|undo| older.had_the_name_of(undo));
         let others: Vec<u32> = self.state.undo.iter().filter(had_a_name).map(Undo::index).collect();

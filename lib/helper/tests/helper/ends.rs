@@ -75,8 +75,8 @@ pub fn a_twin_that_was_left_behind_is_made_again_and_anothers_interface_is_not()
     assert!(fd.read(&mut [0; 64]).is_ok());
 }
 
-/// The prepared one was renamed, and another one called as it had been: that one got its MAC address, MTU and state, and the renamed one stayed
-/// as it had been prepared.
+/// The prepared one was renamed, and another one called as it had been: that one got its MAC address, MTU and state,
+/// and the renamed one stayed as it had been prepared.
 pub fn an_interface_that_got_the_name_of_a_prepared_one_is_left_alone() {
     for prepared_too in [false, true] {
         ip("link add left type veth peer name right");
@@ -178,7 +178,8 @@ pub fn one_refusal_leaves_nothing_else_unrestored() {
     ip("link del left");
 }
 
-/// What comes in by a prepared interface is dropped behind the sockets, by traffic control, of which somebody may have more there.
+/// What comes in by a prepared interface is dropped behind the sockets, by traffic control, of which somebody may have
+/// more there.
 pub fn the_ingress_of_an_interface_is_closed_to_linux_and_opened_again() {
     let tc = |words: &str| {
         let output = Command::new("tc")

@@ -76,7 +76,8 @@ pub(super) fn two_stopped_helpers_refuse_in_a_sentence_and_may_go_on() {
     ip("link del left");
 }
 
-/// The file that a line of a configuration names. One that begins with `slow ` is not known before somebody writes to the FIFO that it names.
+/// The file that a line of a configuration names. One that begins with `slow ` is not known before somebody writes to
+/// the FIFO that it names.
 pub(super) fn named(line: &str) -> PathBuf {
     if let Some(fifo) = line.strip_prefix("slow ") {
         let _ = fs::read(fifo);

@@ -59,7 +59,8 @@ impl Configuration {
         self
     }
 
-    /// Adds Linux's table, which takes the routes of `export` and which perigee follows. `options` are in BIRD's syntax.
+    /// Adds Linux's table, which takes the routes of `export` and which perigee follows. `options` are in BIRD's
+    /// syntax.
     #[must_use]
     pub fn kernel(self, family: &str, export: &str, options: &str) -> Configuration {
         let channel = Channel { family, import: "none", export };

@@ -66,8 +66,9 @@ pub(super) fn connect(world: &World, device: &Device) -> Result<()> {
     for (index, side) in (0..).zip(&device.sides) {
         let Side { interface, port, mac, tester_mac, .. } = side;
         let mtu = setup.mtu;
-        // DPDK numbers groups of AF_PACKET sockets, one for each interface, by the process XOR the interface, and two that meet
-        // in a group share their frames: so the numbers are too far apart for processes that follow each other.
+        // DPDK numbers groups of AF_PACKET sockets, one for each interface, by the process XOR the interface, and two
+        // that meet in a group share their frames: so the numbers are too far apart for processes that follow
+        // each other.
         let (near, far) = (interface_number(setup.number * 2 + index), interface_number(index));
         world
             .ip(&format!(

@@ -9,16 +9,16 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A command line of the shell, run in the device's namespace. It finds d0 and d1 up, without addresses and left alone by the
-/// kernel, and these variables in its environment:
+/// A command line of the shell, run in the device's namespace. It finds d0 and d1 up, without addresses and left alone
+/// by the kernel, and these variables in its environment:
 ///
 /// | variable | is |
 /// | --- | --- |
 /// | `PERIGEE_LEFT`, `PERIGEE_RIGHT` | the interfaces, `d0` and `d1` |
 /// | `PERIGEE_LEFT_PEER`, `PERIGEE_RIGHT_PEER` | the MAC addresses of the tester behind them |
 ///
-/// It is taken to forward once it has run for the settle time. It runs in the foreground: it is ended by SIGTERM, with all processes
-/// of its group.
+/// It is taken to forward once it has run for the settle time. It runs in the foreground: it is ended by SIGTERM, with
+/// all processes of its group.
 #[derive(Debug, Clone)]
 pub struct CommandLine {
     /// The line.

@@ -6,10 +6,10 @@ use super::{Device, first_and_last_core};
 use crate::{tools, wait_until};
 use anyhow::Result;
 
-/// DPDK's test program, on AF_PACKET sockets of d0 and d1, in its mode `mac`: whatever one port receives the other one sends,
-/// with its own MAC address as the source and the tester's as the destination. It does not route: it looks at no address, leaves TTL
-/// and checksums alone, and answers neither ARP nor ND. So it is the bound of what a router on the same ports can reach, not an
-/// equal of it.
+/// DPDK's test program, on AF_PACKET sockets of d0 and d1, in its mode `mac`: whatever one port receives the other one
+/// sends, with its own MAC address as the source and the tester's as the destination. It does not route: it looks at no
+/// address, leaves TTL and checksums alone, and answers neither ARP nor ND. So it is the bound of what a router on the
+/// same ports can reach, not an equal of it.
 #[derive(Debug, Clone)]
 pub struct Testpmd {
     /// The core that forwards; otherwise the last one.

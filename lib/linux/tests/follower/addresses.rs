@@ -143,7 +143,8 @@ fn an_address_that_becomes_deprecated_says_so() {
     assert_eq!(world.interface("a").addresses.len(), 1);
 }
 
-/// VRRP of FRR: the virtual address was nobody's while it was the master, and the router's, by another MAC address, while it was not.
+/// VRRP of FRR: the virtual address was nobody's while it was the master, and the router's, by another MAC address,
+/// while it was not.
 #[test]
 fn a_macvlan_on_a_twin_is_a_virtual_station_while_it_has_a_carrier() {
     let mut world = with_loopback();

@@ -73,7 +73,8 @@ fn what_a_dump_does_not_name_is_gone_and_what_it_shows_to_differ_is_repaired() {
     assert_eq!((world.status().repaired, world.status().changes), (3, 6));
 }
 
-/// Tables of some hundred routes, of which some change silently, are after a dump what they would be after a dump into nothing.
+/// Tables of some hundred routes, of which some change silently, are after a dump what they would be after a dump into
+/// nothing.
 #[test]
 fn a_resync_repairs_exactly_what_differs() {
     use perigee_fib::synth::Random;
@@ -132,7 +133,8 @@ fn one_of_two_metrics_is_found_to_be_gone() {
     assert_eq!(metrics, [0, 9]);
 }
 
-/// The kernel loses its place in IPv6's tree when that changes: only routes that two dumps in a row do not name are gone.
+/// The kernel loses its place in IPv6's tree when that changes: only routes that two dumps in a row do not name are
+/// gone.
 #[test]
 fn an_ipv6_route_is_gone_when_two_dumps_do_not_name_it() {
     let mut world = World::new();
@@ -173,8 +175,8 @@ fn a_dump_with_holes_takes_nothing_away() {
     assert_eq!((after.links, after.addresses, after.resyncs), (before.links, before.addresses, before.resyncs + 1));
 }
 
-/// A dump that came to nothing made the router forget which next-hop objects routes use, so that routes no longer changed with
-/// their objects.
+/// A dump that came to nothing made the router forget which next-hop objects routes use, so that routes no longer
+/// changed with their objects.
 #[test]
 fn a_broken_dump_forgets_no_next_hop_objects() {
     let mut world = World::new();
@@ -284,7 +286,8 @@ fn a_reload_that_renumbers_interfaces_moves_routes_and_neighbors() {
     world.kernel.set_neighbor(permanent);
     world.settle();
     world.taken();
-    // The reload has made b the first interface; the routes were carried over with these numbers or are repaired by the dump.
+    // The reload has made b the first interface; the routes were carried over with these numbers or are repaired by the
+    // dump.
     let list = [world.interface("b").clone(), world.interface("a").clone()];
     world.router.interfaces = perigee_fib::Interfaces::new(list.to_vec()).unwrap();
     world.follower.interfaces_renumbered();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What a kernel may do, at random, and what the router should have of it then: for the tests here, and for the fuzz target `linux`.
+//! What a kernel may do, at random, and what the router should have of it then: for the tests here, and for the fuzz
+//! target `linux`.
 
 use crate::world::*;
 use perigee_fib::MulticastOrigin;

@@ -131,8 +131,8 @@ fn without_room_for_what_stands_in_all_packets_are_linuxs() {
     assert_eq!(found(&world, "11.7.207.129").map(|(prefix, _)| prefix), Some(prefix("11.7.207.128/25")));
 }
 
-/// A world with a default route, 10.8.0.0/16, and the refused 10.9.1.0/24, which the default route's stand-in is around; there is room for
-/// one more route.
+/// A world with a default route, 10.8.0.0/16, and the refused 10.9.1.0/24, which the default route's stand-in is
+/// around; there is room for one more route.
 fn with_a_refused_one() -> World {
     let mut world = full(UnknownRoutes::ToLinux);
     world.kernel.add(to("10.9.1.0/24"));
@@ -154,7 +154,8 @@ fn a_route_between_a_stand_in_and_a_refused_one_does_not_leak() {
     world.kernel.add(route("10.9.0.0/16", 0, &[via(A, "10.0.1.2")]));
     world.settle();
     assert_eq!(found(&world, "10.9.1.1"), Some((prefix("10.9.0.0/16"), RouteTarget::ToLinux(LinuxOnly::Limit))));
-    // One that has none inside is in use. The default route's packets are Linux's until a dump has refused nothing that it is around.
+    // One that has none inside is in use. The default route's packets are Linux's until a dump has refused nothing that
+    // it is around.
     make_room(&mut world, 1);
     world.kernel.add(to("10.8.0.0/16"));
     world.settle();
@@ -168,7 +169,8 @@ fn a_route_between_a_stand_in_and_a_refused_one_does_not_leak() {
     }
 }
 
-/// Nothing stood in for a refused route while the route around it was harmless, and nothing did when that one was no more.
+/// Nothing stood in for a refused route while the route around it was harmless, and nothing did when that one was no
+/// more.
 #[test]
 fn a_harmless_route_around_a_refused_one_that_changes_or_goes_does_not_leak() {
     for goes in [false, true] {
@@ -215,7 +217,8 @@ fn a_default_route_that_comes_behind_a_refusal_does_not_leak() {
     }
 }
 
-/// Of two routes to one prefix the better one is held: the packets are its. When it goes, they are those of the refused one.
+/// Of two routes to one prefix the better one is held: the packets are its. When it goes, they are those of the refused
+/// one.
 #[test]
 fn a_backup_that_is_refused_takes_no_packets_from_the_better_route_until_that_goes() {
     let mut world = full(UnknownRoutes::ToLinux);
@@ -249,8 +252,8 @@ fn a_stand_in_goes_with_a_dump_behind_a_change_though_there_is_no_room() {
     assert_eq!(found(&world, "10.7.0.1"), Some((prefix("0.0.0.0/0"), gateway(0, "10.0.1.3"))));
 }
 
-/// Routes within one another come, change and go in any order, with and without room: after each change no packet goes where a route
-/// of Linux does not send it.
+/// Routes within one another come, change and go in any order, with and without room: after each change no packet goes
+/// where a route of Linux does not send it.
 #[test]
 fn whatever_changes_at_the_limit_no_packet_goes_elsewhere_than_linux_sends_it() {
     let prefixes =

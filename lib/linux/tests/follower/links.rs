@@ -375,7 +375,8 @@ fn settings_of_links_are_kept_as_they_change() {
     assert_eq!(world.follower.network_settings(false, A as i32), of_a, "they go with their link");
 }
 
-/// The helper was asked by the port's name, and a renamed twin kept its carrier and lost its link-local address, in silence.
+/// The helper was asked by the port's name, and a renamed twin kept its carrier and lost its link-local address, in
+/// silence.
 #[test]
 fn a_twin_that_is_renamed_is_still_asked_for() {
     let mut world = World::new();

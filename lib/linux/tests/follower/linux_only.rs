@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What Linux alone can do: its routes are in the table as what they are, and no packet takes the next shorter prefix instead.
+//! What Linux alone can do: its routes are in the table as what they are, and no packet takes the next shorter prefix
+//! instead.
 
 use crate::world::*;
 use perigee_config::{Linux, UnknownRoutes};
@@ -256,8 +257,8 @@ fn rules_that_no_packet_from_a_port_matches_are_said() {
     assert_eq!((world.router.exceptions.0.len(), said), (0, 1));
 }
 
-/// What wg-quick does: all packets without its mark are looked up in a table with a default route into the tunnel, but for those that
-/// `main` has a longer route for.
+/// What wg-quick does: all packets without its mark are looked up in a table with a default route into the tunnel, but
+/// for those that `main` has a longer route for.
 #[test]
 fn a_tunnel_for_everything_else_takes_everything_else() {
     let main = Rule { suppressed: Some(0), ..rule(300, 254) };
@@ -298,7 +299,8 @@ fn a_table_before_main_goes_before_longer_routes() {
     assert!(world.router.exceptions.0.is_empty() && world.status().rules.is_empty());
 }
 
-/// The helper switches the twins' forwarding off: then Linux drops what it is given. Of IPv6 the switch of all links counts.
+/// The helper switches the twins' forwarding off: then Linux drops what it is given. Of IPv6 the switch of all links
+/// counts.
 #[test]
 fn a_linux_that_is_to_forward_and_does_not_is_named() {
     let mut world = World::new();
@@ -333,7 +335,8 @@ fn a_linux_that_is_to_forward_and_does_not_is_named() {
     assert!(world.status().differences.is_empty());
 }
 
-/// The walk through the rules ended at the first table that is followed, and took an inverted rule for one about all packets.
+/// The walk through the rules ended at the first table that is followed, and took an inverted rule for one about all
+/// packets.
 #[test]
 fn rules_before_the_last_followed_table_count() {
     let of = |source: &str, table, priority| Rule { source: Some(prefix(source)), ..rule(priority, table) };

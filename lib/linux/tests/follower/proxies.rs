@@ -46,7 +46,8 @@ fn entries_of_a_link_are_answered_there() {
     assert_eq!(world.status().proxied, 0);
 }
 
-/// Linux answers solicitations for entries of IPv6 where `proxy_ndp` is set, and every ARP request where `proxy_arp` is.
+/// Linux answers solicitations for entries of IPv6 where `proxy_ndp` is set, and every ARP request where `proxy_arp`
+/// is.
 #[test]
 fn switches_are_those_of_the_link_or_of_all() {
     let mut world = World::new();

@@ -216,9 +216,9 @@ fn function(name: &CStr) -> Option<(usize, usize)> {
 
 /// Functions that wait in a system call, holding no lock of the C library's. What they call to do so is theirs. Not
 /// stdio's, nor syslog, which hold locks; not `pthread_once`, which calls back. A script that waits for a condition, a
-/// read-write lock or a barrier is counted as waiting in the object, and stays so when it is left: such an object of a C
-/// module is lost for other threads. These are scripts of the same module, which are stopped then as well; the process
-/// lives on.
+/// read-write lock or a barrier is counted as waiting in the object, and stays so when it is left: such an object of a
+/// C module is lost for other threads. These are scripts of the same module, which are stopped then as well; the
+/// process lives on.
 const WAITING: &[&CStr] = &[
     c"read",
     c"pread",

@@ -381,8 +381,8 @@ fn judge_budgets(shared: &Shared, loader: &Loader, now: Instant) {
 mod tests {
     use super::*;
 
-    /// A C module on a file system that does not answer ended the process: the script waits for its file inside perigee, which is not left,
-    /// and loading has a second.
+    /// A C module on a file system that does not answer ended the process: the script waits for its file inside
+    /// perigee, which is not left, and loading has a second.
     #[test]
     fn the_file_of_a_c_module_is_waited_for_no_longer_than_a_script_may_load() {
         assert!(crate::library::PATIENCE < LOAD);

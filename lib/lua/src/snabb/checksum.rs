@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Internet checksums (RFC 1071, RFC 1624) under the names that programs of a Snabb tree call in C.
 //!
-//! Sums of 16-bit words do not depend on the order of bytes (RFC 1071, 2(B)): all is summed as it lies in memory, and only what is given
-//! and returned in the machine's order is swapped.
+//! Sums of 16-bit words do not depend on the order of bytes (RFC 1071, 2(B)): all is summed as it lies in memory, and
+//! only what is given and returned in the machine's order is swapped.
 
 use std::ffi::c_void;
 
@@ -31,8 +31,8 @@ unsafe fn bytes<'a>(data: *const u8, length: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(data, length) }
 }
 
-/// The checksum of `length` bytes and an initial value, both in the machine's byte order. Here, Snabb's three variants are one: the
-/// compiler vectorizes it for every processor.
+/// The checksum of `length` bytes and an initial value, both in the machine's byte order. Here, Snabb's three variants
+/// are one: the compiler vectorizes it for every processor.
 ///
 /// # Safety
 /// `data` has `length` bytes.
@@ -103,8 +103,8 @@ const NO_CHECKSUM: u32 = 0xffff_0001;
 /// The packet is damaged, or shorter than it says.
 const DAMAGED: u32 = 0xffff_0002;
 
-/// The sum of the pseudo header (RFC 768, RFC 9293 3.1, RFC 8200 8.1) of TCP or UDP behind an IPv4 or IPv6 header, in the machine's
-/// order; above 16 bits: 0xffff0001 if there is none, 0xffff0002 if the packet is damaged.
+/// The sum of the pseudo header (RFC 768, RFC 9293 3.1, RFC 8200 8.1) of TCP or UDP behind an IPv4 or IPv6 header, in
+/// the machine's order; above 16 bits: 0xffff0001 if there is none, 0xffff0002 if the packet is damaged.
 fn pseudo_header(packet: &[u8]) -> u32 {
     let length_at = |at: usize| usize::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
     let (protocol, addresses, length, behind) = match packet.first().map(|byte| byte >> 4) {

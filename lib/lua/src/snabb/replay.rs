@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! Anti-replay of ESP with 64-bit sequence numbers (RFC 4303, 3.4.3 and appendix A), under the names that `lib.ipsec` of a Snabb tree
-//! calls in C.
+//! Anti-replay of ESP with 64-bit sequence numbers (RFC 4303, 3.4.3 and appendix A), under the names that `lib.ipsec`
+//! of a Snabb tree calls in C.
 //!
-//! The window is a bitmap of `size` bits in `size / 8` bytes: a number's bit is that of the number modulo `size`. Bits of the `size`
-//! numbers up to the highest one that was seen are those that count.
+//! The window is a bitmap of `size` bits in `size / 8` bytes: a number's bit is that of the number modulo `size`. Bits
+//! of the `size` numbers up to the highest one that was seen are those that count.
 
 use std::ffi::c_void;
 
-/// The high half of a number whose low half is `low`, if `top` is the highest one seen so far: the one that lies in the window or, if
-/// none can, beyond it (RFC 4303, A2.2).
+/// The high half of a number whose low half is `low`, if `top` is the highest one seen so far: the one that lies in the
+/// window or, if none can, beyond it (RFC 4303, A2.2).
 fn high_half(low: u32, top: u64, size: u32) -> Option<u32> {
     let (top_high, top_low) = ((top >> 32) as u32, top as u32);
     let bottom = top_low.wrapping_sub(size.wrapping_sub(1));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Files as shared memory, under the names that `lib.ipc.shmem` of a Snabb tree calls in C. Lua's files are the C library's.
+//! Files as shared memory, under the names that `lib.ipc.shmem` of a Snabb tree calls in C. Lua's files are the C
+//! library's.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -93,11 +93,12 @@ pub unsafe extern "C" fn vhost_user_send(socket: c_int, message: *const u8) -> c
     send(socket, bytes, SendFlags::NOSIGNAL).map_or(-1, |sent| sent as c_int)
 }
 
-/// Receives a message, and the descriptors that come with it, which are the caller's then. Returns how many bytes it has; 0 at the end of
-/// the connection, or after what is no message; -1 if there is none yet.
+/// Receives a message, and the descriptors that come with it, which are the caller's then. Returns how many bytes it
+/// has; 0 at the end of the connection, or after what is no message; -1 if there is none yet.
 ///
 /// # Safety
-/// `socket` is an open descriptor, or negative; `message` has room for the longest one; `descriptors` for eight; `count` may be written.
+/// `socket` is an open descriptor, or negative; `message` has room for the longest one; `descriptors` for eight;
+/// `count` may be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vhost_user_receive(
     socket: c_int,

@@ -136,8 +136,8 @@ impl Tasks {
         })
     }
 
-    /// Runs `main` of the script with these arguments, until it and all tasks that it started have ended, or do not end within
-    /// `grace` of being asked to. Then gives everything back: devices, rings, pools.
+    /// Runs `main` of the script with these arguments, until it and all tasks that it started have ended, or do not end
+    /// within `grace` of being asked to. Then gives everything back: devices, rings, pools.
     ///
     /// # Errors
     /// What was thrown first; tasks that do not end; buffers that are missing.
@@ -182,7 +182,8 @@ impl Tasks {
         lock(&self.tasks).values().any(Started::is_active)
     }
 
-    /// A place among the tasks for a thread that is none: of the program that they run beside. `number` 1 is the program's own.
+    /// A place among the tasks for a thread that is none: of the program that they run beside. `number` 1 is the
+    /// program's own.
     pub fn seat(self: &Arc<Self>, number: Option<u32>, name: &str) -> Seat {
         let mut tasks = lock(&self.tasks);
         let id = number.unwrap_or(tasks.len() as u32 + 1);
@@ -326,8 +327,8 @@ impl Tasks {
         Ok(id)
     }
 
-    /// The core with the fewest tasks, of the wanted NUMA node if one of it is free; the main task waits most of the time, so its core comes last
-    /// among the free ones, and first among those in use.
+    /// The core with the fewest tasks, of the wanted NUMA node if one of it is free; the main task waits most of the
+    /// time, so its core comes last among the free ones, and first among those in use.
     fn free_core(&self, tasks: &BTreeMap<u32, Started>, node: Option<u16>) -> usize {
         let users = |core: usize| {
             let on = tasks.iter().filter(|(_, task)| task.core == core && task.is_active());
@@ -376,7 +377,8 @@ impl Tasks {
         Ok((lua, run))
     }
 
-    /// A VM with all that scripts can call, for the task `name`, before the script is loaded; the function that runs a task in it.
+    /// A VM with all that scripts can call, for the task `name`, before the script is loaded; the function that runs a
+    /// task in it.
     pub(super) fn empty_vm(
         self: &Arc<Self>,
         script: &Script,
@@ -400,7 +402,8 @@ impl Tasks {
         Ok((lua, run))
     }
 
-    /// Puts into a VM all that tasks can call; returns the function that runs a task in it. `beside`: what `lua/task/host.lua` says of it.
+    /// Puts into a VM all that tasks can call; returns the function that runs a task in it. `beside`: what
+    /// `lua/task/host.lua` says of it.
     pub(super) fn furnish(
         self: &Arc<Self>,
         lua: &Lua,
@@ -662,7 +665,8 @@ impl Tasks {
     }
 }
 
-/// The files of `lua/task`, carried in the binary: (module name, source). Those without a dot in their names are no modules.
+/// The files of `lua/task`, carried in the binary: (module name, source). Those without a dot in their names are no
+/// modules.
 pub(super) const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/task_sources.rs"));
 const HOST: &str = include_str!("../../../../lua/task/host.lua");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! One task as its script sees it: its context, and the batches, masks and pools that it has asked for. They belong to the host,
-//! which frees what they hold when the task ends, however it ends.
+//! One task as its script sees it: its context, and the batches, masks and pools that it has asked for. They belong to
+//! the host, which frees what they hold when the task ends, however it ends.
 
 use super::group::Tasks;
 use super::shared::{SharedReceiver, SharedRing, SharedSender, Taken};
@@ -162,8 +162,8 @@ impl TaskHost {
         }
     }
 
-    /// Fills the batch with up to `burst` packets from a queue; waits for the first up to `timeout` ns. What was left in the batch
-    /// is freed, and counted.
+    /// Fills the batch with up to `burst` packets from a queue; waits for the first up to `timeout` ns. What was left
+    /// in the batch is freed, and counted.
     pub fn receive(
         &mut self,
         queue: &SharedReceiver,

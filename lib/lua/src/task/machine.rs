@@ -25,7 +25,8 @@ pub struct DeviceRequest {
     pub mac: Option<MacAddr>,
     /// Receive frames to any MAC address.
     pub promiscuous: bool,
-    /// The queues share one queue of the device each way: the machine opens one, and rules choose between the receive queues.
+    /// The queues share one queue of the device each way: the machine opens one, and rules choose between the receive
+    /// queues.
     pub share: bool,
 }
 

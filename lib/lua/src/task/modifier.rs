@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! A script that describes traffic, changes its frames before they are sent, or both: a VM as tasks have it, and in it the script's
-//! function `modify`, which is called for each batch.
+//! A script that describes traffic, changes its frames before they are sent, or both: a VM as tasks have it, and in it
+//! the script's function `modify`, which is called for each batch.
 //!
-//! The VM is loaded where a mistake in the script can still be reported before anything is opened, and moved, with everything that refers
-//! to it, to the thread that sends. Its script starts no tasks and opens no devices: it changes what it is given.
+//! The VM is loaded where a mistake in the script can still be reported before anything is opened, and moved, with
+//! everything that refers to it, to the thread that sends. Its script starts no tasks and opens no devices: it changes
+//! what it is given.
 
 use super::group::{Tasks, chunk};
 use super::host::{TaskHost, network_offset};
@@ -62,8 +63,8 @@ impl Modifier {
         self.modify.is_some()
     }
 
-    /// Lets the script change the frames of a batch, in place. `first` is the number of the first of them since the start, from 0;
-    /// `now` the time in ns, `seconds` that since the start.
+    /// Lets the script change the frames of a batch, in place. `first` is the number of the first of them since the
+    /// start, from 0; `now` the time in ns, `seconds` that since the start.
     ///
     /// # Errors
     /// What the script threw, with file and line. The batch holds its frames, changed in part.

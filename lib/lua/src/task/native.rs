@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The table `native`: everything that tasks do not call for every burst. `lua/task/perigee/task.lua` makes an interface of it.
+//! The table `native`: everything that tasks do not call for every burst. `lua/task/perigee/task.lua` makes an
+//! interface of it.
 //!
 //! What fails throws a sentence.
 

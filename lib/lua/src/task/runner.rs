@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What runs a task: a script's VM, or another program that tasks run beside, with VMs of its own kind. Threads of that program that are no
-//! tasks have a [`Seat`] among them: from there they start tasks, send and receive.
+//! What runs a task: a script's VM, or another program that tasks run beside, with VMs of its own kind. Threads of that
+//! program that are no tasks have a [`Seat`] among them: from there they start tasks, send and receive.
 
 use super::group::Tasks;
 use super::host::TaskHost;
@@ -23,8 +23,9 @@ impl Runner {
 
 /// A program with VMs of its own, which tasks run beside.
 pub trait Beside: Send + Sync {
-    /// Runs a task in a new VM, which is gone, and the seat after it, when this returns: furnished with [`Seat::furnish`], it calls the function that returns
-    /// with [`Seat::name`] and [`Seat::arguments`]. The result is what that returned.
+    /// Runs a task in a new VM, which is gone, and the seat after it, when this returns: furnished with
+    /// [`Seat::furnish`], it calls the function that returns with [`Seat::name`] and [`Seat::arguments`]. The
+    /// result is what that returned.
     ///
     /// # Errors
     /// What the task threw.
@@ -69,8 +70,8 @@ impl Seat {
         &self.arguments
     }
 
-    /// Puts into a VM all that tasks can call, once; returns the function that runs a task: `run(name, arguments)`. `beside` is the
-    /// program's end, as `lua/task/host.lua` describes it.
+    /// Puts into a VM all that tasks can call, once; returns the function that runs a task: `run(name, arguments)`.
+    /// `beside` is the program's end, as `lua/task/host.lua` describes it.
     ///
     /// # Errors
     /// Lua's.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! What several tasks know by its address: queues of devices, rings, pipes. They live as long as the program's [`Tasks`], so an address
-//! that travels from one VM to another stays valid.
+//! What several tasks know by its address: queues of devices, rings, pipes. They live as long as the program's
+//! [`Tasks`], so an address that travels from one VM to another stays valid.
 //!
-//! A queue belongs to one task at a time: the first that uses it has it until it ends. That is what makes it safe to call a queue
-//! through an address from any thread.
+//! A queue belongs to one task at a time: the first that uses it has it until it ends. That is what makes it safe to
+//! call a queue through an address from any thread.
 //!
 //! [`Tasks`]: super::Tasks
 
@@ -40,7 +40,8 @@ impl<T> Owned<T> {
         Owned { owner: AtomicU32::new(NOBODY), name, claim, value: UnsafeCell::new(value) }
     }
 
-    /// The value, for a task; it becomes this task's if nobody has it. Else: who has it, as a sentence if that is no task.
+    /// The value, for a task; it becomes this task's if nobody has it. Else: who has it, as a sentence if that is no
+    /// task.
     ///
     /// # Safety
     /// Only the task's own thread may ask with its number, and no reference that it got before may live.
@@ -105,7 +106,8 @@ pub struct Sender {
     due: f64,
 }
 
-/// A limit of a queue's rate: how long a frame occupies the queue, in ns per frame and ns per byte in memory. Both 0: no limit.
+/// A limit of a queue's rate: how long a frame occupies the queue, in ns per frame and ns per byte in memory. Both 0:
+/// no limit.
 #[derive(Debug, Default)]
 pub struct Rate {
     frame: AtomicU64,
@@ -128,7 +130,8 @@ impl Rate {
     }
 }
 
-/// How far a limited queue may lag behind its rate and catch up, in ns: a task that loses its core for a while should not lose its rate.
+/// How far a limited queue may lag behind its rate and catch up, in ns: a task that loses its core for a while should
+/// not lose its rate.
 const BACKLOG_NS: f64 = 1_000_000.0;
 
 impl Sender {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Several queues over one of a device: receive queues that rules choose between, as a NIC's filters would, and transmit queues that
-//! take turns. For devices that have fewer queues than a program has tasks, or no filters.
+//! Several queues over one of a device: receive queues that rules choose between, as a NIC's filters would, and
+//! transmit queues that take turns. For devices that have fewer queues than a program has tasks, or no filters.
 //!
-//! Whichever queue is polled polls the device; what is another queue's waits for it, up to a limit, and what finds no room there is
-//! dropped and counted.
+//! Whichever queue is polled polls the device; what is another queue's waits for it, up to a limit, and what finds no
+//! room there is dropped and counted.
 
 use perigee_packet::batch::Handle;
 use perigee_packet::expression::Expression;

@@ -19,8 +19,8 @@ pub struct Interface {
     pub node: Option<u32>,
     /// Whether processors of that node are used; `None` if the node is not known.
     pub near: Option<bool>,
-    /// Whether it sends or obeys pause frames (IEEE 802.3 annex 31B). No file in `/sys` shows it: `None` until the caller
-    /// fills it in from ethtool.
+    /// Whether it sends or obeys pause frames (IEEE 802.3 annex 31B). No file in `/sys` shows it: `None` until the
+    /// caller fills it in from ethtool.
     pub pause: Option<bool>,
 }
 

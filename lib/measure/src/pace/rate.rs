@@ -54,8 +54,8 @@ pub enum RateError {
 }
 
 impl Rate {
-    /// Frames per second, for frames of `size` bytes with FCS (the mean, where sizes are mixed) on a line of `line` bits per
-    /// second, where it is known; `None` for [`Rate::Line`].
+    /// Frames per second, for frames of `size` bytes with FCS (the mean, where sizes are mixed) on a line of `line`
+    /// bits per second, where it is known; `None` for [`Rate::Line`].
     pub fn frames_per_second(self, size: f64, line: Option<f64>) -> Result<Option<f64>, RateError> {
         let bits = wire_bits(size);
         let rate = match self {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Departure times, one after the other: ns of the tester's clock, without an error that grows.
 //!
-//! The gap between departures is kept as a fraction of whole numbers, and its remainder is carried on from one departure to the
-//! next, as Bresenham draws a line. So departure k of a constant rate is at start + floor(k / rate) in exact arithmetic, after
-//! hours as after a second, for the price of two additions.
+//! The gap between departures is kept as a fraction of whole numbers, and its remainder is carried on from one
+//! departure to the next, as Bresenham draws a line. So departure k of a constant rate is at start + floor(k / rate) in
+//! exact arithmetic, after hours as after a second, for the price of two additions.
 
 use super::{Bursting, Pattern};
 use std::collections::VecDeque;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Reorder density (RFC 5236): how far each frame is from the place it would have in order.
 //!
-//! Arrivals get the numbers of the frames that came, in ascending order: the receive index. A frame's displacement is its receive
-//! index minus its sequence number: negative if it is early, positive if it is late. Frames that are displaced by more than the
-//! threshold count as lost for this metric. Which numbers are lost is known only later, so frames are looked at when
-//! [`THRESHOLD`] more have come.
+//! Arrivals get the numbers of the frames that came, in ascending order: the receive index. A frame's displacement is
+//! its receive index minus its sequence number: negative if it is early, positive if it is late. Frames that are
+//! displaced by more than the threshold count as lost for this metric. Which numbers are lost is known only later, so
+//! frames are looked at when [`THRESHOLD`] more have come.
 //!
-//! A flow whose frames come in order has no displacement, and its density is not computed: it starts with a gap and ends when
-//! all frames that are waiting follow each other.
+//! A flow whose frames come in order has no displacement, and its density is not computed: it starts with a gap and
+//! ends when all frames that are waiting follow each other.
 
 use std::collections::VecDeque;
 

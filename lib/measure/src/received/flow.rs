@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! What came back of one flow, by its sequence numbers.
 //!
-//! A flow in order is one cache line: a counter that goes up. What is missing is remembered as a list of gaps, made when a frame
-//! comes too early; a late frame is found there and taken out, and a frame that is in no gap has come before. So a flow needs
-//! memory for its gaps alone, whatever their size, and up to a limit, beyond which the oldest gap is forgotten: a frame older
-//! than that is [`Arrival::Stale`], as nobody can tell whether it came before.
+//! A flow in order is one cache line: a counter that goes up. What is missing is remembered as a list of gaps, made
+//! when a frame comes too early; a late frame is found there and taken out, and a frame that is in no gap has come
+//! before. So a flow needs memory for its gaps alone, whatever their size, and up to a limit, beyond which the oldest
+//! gap is forgotten: a frame older than that is [`Arrival::Stale`], as nobody can tell whether it came before.
 
 use super::density::Density;
 use super::reordering::Reordering;
@@ -168,8 +168,9 @@ impl History {
         Arrival::Late
     }
 
-    /// How many arrivals just before this one, `index`, were of higher numbers (RFC 4737 5), up to [`MAX_N`]: all since the gap was
-    /// made, but for late ones with lower numbers. Of those, older ones than are remembered are farther away than that.
+    /// How many arrivals just before this one, `index`, were of higher numbers (RFC 4737 5), up to [`MAX_N`]: all since
+    /// the gap was made, but for late ones with lower numbers. Of those, older ones than are remembered are farther
+    /// away than that.
     fn run_above(&self, sequence: u64, index: u64, extent: u64) -> usize {
         let lower = self.late.iter().rev().find(|(late, _)| *late < sequence);
         let run = lower.map_or(extent, |(_, at)| extent.min(index - 1 - at));

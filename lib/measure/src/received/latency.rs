@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! How long frames were on their way.
 //!
-//! A latency is the time from a frame's stamp to the moment that its burst was taken from the receive queue, so it contains what
-//! the tester adds: queues, polling, the clock. That is measured by a trial without a device, and its smallest latency is the
-//! tester's floor. Raw latencies are kept; the floor is taken off where they are summed up, and samples below it are counted,
-//! as they say that the floor is too high.
+//! A latency is the time from a frame's stamp to the moment that its burst was taken from the receive queue, so it
+//! contains what the tester adds: queues, polling, the clock. That is measured by a trial without a device, and its
+//! smallest latency is the tester's floor. Raw latencies are kept; the floor is taken off where they are summed up, and
+//! samples below it are counted, as they say that the floor is too high.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

@@ -67,8 +67,8 @@ pub struct ReorderingSummary {
     pub late_ns_mean: Option<f64>,
     pub late_ns_p99: Option<u64>,
     pub late_ns_max: Option<u64>,
-    /// How many frames are n-reordered (RFC 4737 5), for n from 1: the n arrivals just before have higher numbers. From
-    /// n = 3 on, TCP takes them for lost.
+    /// How many frames are n-reordered (RFC 4737 5), for n from 1: the n arrivals just before have higher numbers.
+    /// From n = 3 on, TCP takes them for lost.
     pub n_reordered: Vec<u64>,
     /// Reorder density (RFC 5236) in frames: displacement, negative for early frames, and count.
     pub density: Vec<(i32, u64)>,

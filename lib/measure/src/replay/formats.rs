@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The file formats of captures: pcap (draft-ietf-opsawg-pcap) and pcapng (draft-ietf-opsawg-pcapng).
 //!
-//! Read as a stream: a record is in memory only while it is read, and one that is too long for a frame is refused before it
-//! is. Blocks that are no packets are skipped.
+//! Read as a stream: a record is in memory only while it is read, and one that is too long for a frame is refused
+//! before it is. Blocks that are no packets are skipped.
 
 use std::io::{self, Read};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Points for `perigee predict fit`: how fast the saturated device was, by frame size.
 //!
-//! The model is of a saturated device, so a point is not the throughput, but what was forwarded of the highest load, in the longest
-//! trial at it. Frame sizes where the device was not saturated, or that trial may not be trusted, are left out, with a comment.
+//! The model is of a saturated device, so a point is not the throughput, but what was forwarded of the highest load, in
+//! the longest trial at it. Frame sizes where the device was not saturated, or that trial may not be trusted, are left
+//! out, with a comment.
 
 use std::fmt::Write as _;
 

@@ -25,7 +25,8 @@ pub struct ThroughputRow {
     pub trials: usize,
     /// The highest load that there can be, in frames per second.
     pub maximum_pps: f64,
-    /// Trials in which the tester sent less than was asked for, beyond what does not matter, and the smallest share that it sent.
+    /// Trials in which the tester sent less than was asked for, beyond what does not matter, and the smallest share
+    /// that it sent.
     #[serde(default)]
     pub short_trials: usize,
     #[serde(default)]

@@ -47,9 +47,9 @@ pub struct Direction {
     pub intervals: Vec<Interval>,
 }
 
-/// The outcome of a trial for the search, from its directions. Latencies are the first direction's that has any: percentiles do not
-/// add up, so a caller with the histograms of several puts the percentiles of their sum in place of these. The time of the last loss
-/// and of an outage are left to the caller, too.
+/// The outcome of a trial for the search, from its directions. Latencies are the first direction's that has any:
+/// percentiles do not add up, so a caller with the histograms of several puts the percentiles of their sum in place of
+/// these. The time of the last loss and of an outage are left to the caller, too.
 pub fn outcome(trial: &Trial, directions: &[Direction]) -> Outcome {
     let sum = |of: &dyn Fn(&Direction) -> u64| directions.iter().map(of).sum::<u64>();
     // Without a number of its own, what was sent and given up was intended.

@@ -176,7 +176,8 @@ fn difference(key: &str, a: &Value, b: &Value) -> Option<(String, String, String
 }
 
 impl Family {
-    /// The smallest and the largest frame that may be asked for: what Ethernet, or IPv6, UDP and the stamp need, and RFC 5180's.
+    /// The smallest and the largest frame that may be asked for: what Ethernet, or IPv6, UDP and the stamp need, and
+    /// RFC 5180's.
     fn sizes(self) -> (u32, u32) {
         match self {
             Self::Ipv4 => (64, 9216),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The file of a run: JSON, a line each. The first line says what is measured and how, each further one is a trial. So a run that is
-//! interrupted, even by a power failure, loses one trial at most.
+//! The file of a run: JSON, a line each. The first line says what is measured and how, each further one is a trial. So
+//! a run that is interrupted, even by a power failure, loses one trial at most.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,8 @@ pub fn line(of: &impl Serialize) -> String {
     serde_json::to_string(of).expect("headers and records are JSON") + "\n"
 }
 
-/// Reads a run's file; `file` is its name in errors. A last line without a line feed was cut off, and is left out with a note.
+/// Reads a run's file; `file` is its name in errors. A last line without a line feed was cut off, and is left out with
+/// a note.
 ///
 /// # Errors
 /// The first line that is not what it should be.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! Back-to-back frames (RFC 2544 section 26.4, RFC 9004): the longest burst at the maximum rate that the device forwards whole,
-//! and what that says about its buffers.
+//! Back-to-back frames (RFC 2544 section 26.4, RFC 9004): the longest burst at the maximum rate that the device
+//! forwards whole, and what that says about its buffers.
 //!
-//! This requires a throughput below the maximum rate: otherwise no burst fills the buffers (RFC 9004 section 6.1). Each repetition
-//! is an independent binary search for the length of the burst. It starts with the longest one, whose loss leads to a guess: of the
-//! frames that the device cannot forward while the burst lasts, it buffers some and loses the rest.
+//! This requires a throughput below the maximum rate: otherwise no burst fills the buffers (RFC 9004 section 6.1). Each
+//! repetition is an independent binary search for the length of the burst. It starts with the longest one, whose loss
+//! leads to a guess: of the frames that the device cannot forward while the burst lasts, it buffers some and loses the
+//! rest.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,8 @@ pub struct BackToBack {
     pub maximum: f64,
     /// The throughput that was found, in frames per second, one way.
     pub throughput: f64,
-    /// The longest burst to try, in seconds at the maximum rate. RFC 2544 asks for at least 2, RFC 9004 for up to 30 if a device
-    /// passes shorter ones.
+    /// The longest burst to try, in seconds at the maximum rate. RFC 2544 asks for at least 2, RFC 9004 for up to 30
+    /// if a device passes shorter ones.
     pub longest: f64,
     /// The number of searches.
     pub repeats: u32,

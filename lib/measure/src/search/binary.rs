@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Binary search for throughput: plain (RFC 2544 section 26.1), or with loss verification (ETSI GS NFV-TST 009 clause 12.3.3),
-//! where a lossy trial is repeated before it counts.
+//! Binary search for throughput: plain (RFC 2544 section 26.1), or with loss verification (ETSI GS NFV-TST 009 clause
+//! 12.3.3), where a lossy trial is repeated before it counts.
 //!
-//! The maximum is tried first, as a device that forwards it needs no search; then, repeatedly, the middle between what passed and
-//! what failed. The minimum is tried only if no load above it has passed.
+//! The maximum is tried first, as a device that forwards it needs no search; then, repeatedly, the middle between what
+//! passed and what failed. The minimum is tried only if no load above it has passed.
 
 use serde::{Deserialize, Serialize};
 
@@ -90,7 +90,8 @@ impl Binary {
             let Some(evidence) = evidence else { continue };
             state.loads.add(evidence);
             if evidence.loss_ratio <= self.loss_ratio {
-                // If the tester fell short, it may be less than what passed before, and says nothing about the load under test.
+                // If the tester fell short, it may be less than what passed before, and says nothing about the load
+                // under test.
                 state.under_test = state.under_test.filter(|_| evidence.short);
                 let lower = state.bounds.lower.map_or(evidence.load, |lower| lower.max(evidence.load));
                 state.bounds.lower = Some(lower);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 //! From outcomes to evidence: which trials count, at which load, and which have to be run again because of the tester.
 //!
-//! - A trial that doubts invalidate is run again, up to [`Trust::attempts`] times in all. The last attempt counts, and results that
-//!   rest on it are marked.
-//! - The device is not blamed for frames that the tester failed to send, and a trial in which it fell short says nothing about the
-//!   load that was asked for. It counts at the load that was offered: what was forwarded without loss there is a lower bound.
-//! - If nothing was lost, the trial is run again. A tester that sends about as much in every attempt, and as much as it ever did, can
-//!   send no more: that becomes the maximum load. One that sends less stumbles, which changes no bound; after some rounds of
-//!   that (`IN_A_ROW`) the search ends: what was forwarded is a lower bound, and all that this machine can say.
-//! - Loss that may be the tester's doing (`Evidence::doubtful`) does not count against a load at or below one that passed.
+//! - A trial that doubts invalidate is run again, up to [`Trust::attempts`] times in all. The last attempt counts, and
+//!   results that rest on it are marked.
+//! - The device is not blamed for frames that the tester failed to send, and a trial in which it fell short says
+//!   nothing about the load that was asked for. It counts at the load that was offered: what was forwarded without loss
+//!   there is a lower bound.
+//! - If nothing was lost, the trial is run again. A tester that sends about as much in every attempt, and as much as it
+//!   ever did, can send no more: that becomes the maximum load. One that sends less stumbles, which changes no bound;
+//!   after some rounds of that (`IN_A_ROW`) the search ends: what was forwarded is a lower bound, and all that this
+//!   machine can say.
+//! - Loss that may be the tester's doing (`Evidence::doubtful`) does not count against a load at or below one that
+//!   passed.
 //!
-//! On a busy machine a tester may have doubts in every trial. Then repetitions do not help, and trials are no longer repeated because
-//! of them.
+//! On a busy machine a tester may have doubts in every trial. Then repetitions do not help, and trials are no longer
+//! repeated because of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -234,8 +237,8 @@ mod tests {
         assert_eq!(evidence.lost, 1);
     }
 
-    /// It sent 40 % of whatever it was asked for, and that was the next maximum: 17,920 frames per second without loss, then 7,286,
-    /// then 2,724, and at the end "44 pps".
+    /// It sent 40 % of whatever it was asked for, and that was the next maximum: 17,920 frames per second without loss,
+    /// then 7,286, then 2,724, and at the end "44 pps".
     #[test]
     fn a_tester_that_falls_short_never_lowers_the_maximum() {
         let mut sieve = Sieve::new(Trust::default(), 0.0);

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The conditions under which a load counts as throughput (Search Goal in RFC 9971). Goals of one search should have the same final
-/// duration: the trials of one are evidence for all others (section 4.6.1).
+/// The conditions under which a load counts as throughput (Search Goal in RFC 9971). Goals of one search should have
+/// the same final duration: the trials of one are evidence for all others (section 4.6.1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
@@ -64,8 +64,8 @@ impl Goal {
         }
     }
 
-    /// The equivalent of binary search with loss verification in ETSI GS NFV-TST 009, clause 12.3.3 (RFC 9971 section 4.10.3): a
-    /// load fails if two trials are lossy.
+    /// The equivalent of binary search with loss verification in ETSI GS NFV-TST 009, clause 12.3.3 (RFC 9971 section
+    /// 4.10.3): a load fails if two trials are lossy.
     pub fn tst009() -> Self {
         Self { name: "tst009".into(), exceed_ratio: 0.5, duration_sum: 120.0, ..Self::rfc2544() }
     }
@@ -128,8 +128,8 @@ impl Target {
         sums
     }
 
-    /// The loss ratio that counts at a load that passed: a quantile of its full-length trials, in which duration that is missing
-    /// from the sum counts as lost entirely (Conditional Throughput Code in RFC 9971).
+    /// The loss ratio that counts at a load that passed: a quantile of its full-length trials, in which duration that
+    /// is missing from the sum counts as lost entirely (Conditional Throughput Code in RFC 9971).
     pub fn quantile_loss_ratio(&self, trials: impl IntoIterator<Item = (f64, f64)>) -> f64 {
         let mut full: Vec<_> = trials.into_iter().filter(|(duration, _)| *duration >= self.duration).collect();
         full.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -156,9 +156,10 @@ impl Target {
 mod tests {
     use super::*;
 
-    /// The example of RFC 9971, appendix C: four goals, six sets of trials, each adding to the one before. At points 5 and 6 the
-    /// RFC's table calls the load a lower bound of the last goal, although the optimistic exceed ratios beside it, 42.857 % and
-    /// 27.273 %, exceed the goal's 20 %. According to the RFC's logic and code it is an upper bound, which is expected here.
+    /// The example of RFC 9971, appendix C: four goals, six sets of trials, each adding to the one before. At points 5
+    /// and 6 the RFC's table calls the load a lower bound of the last goal, although the optimistic exceed ratios
+    /// beside it, 42.857 % and 27.273 %, exceed the goal's 20 %. According to the RFC's logic and code it is an
+    /// upper bound, which is expected here.
     #[test]
     fn the_example_of_rfc_9971() {
         let goal = |loss_ratio, exceed_ratio, duration, duration_sum| Target {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Latency (RFC 2544 section 26.2, RFC 8219 section 7.2) at the throughput and at shares of it, measured by frames that are sent in
-//! the last part of a trial. This file plans the trials and summarizes their repetitions; the percentiles of one trial are in its
-//! outcome.
+//! Latency (RFC 2544 section 26.2, RFC 8219 section 7.2) at the throughput and at shares of it, measured by frames that
+//! are sent in the last part of a trial. This file plans the trials and summarizes their repetitions; the percentiles
+//! of one trial are in its outcome.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,8 @@ pub struct Imperfect {
 }
 
 impl Latency {
-    /// The trials alternate between the loads, so that drift affects all of them, and an interrupted run has measured each.
+    /// The trials alternate between the loads, so that drift affects all of them, and an interrupted run has measured
+    /// each.
     fn trial(&self, number: usize) -> Option<Trial> {
         let share = *self.shares.get(number % self.shares.len().max(1))?;
         let repeat = (number / self.shares.len()) as u32;

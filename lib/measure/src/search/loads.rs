@@ -48,8 +48,8 @@ impl Loads {
         self.0.binary_search_by(|tried| tried.load.total_cmp(&load)).ok().map(|at| &self.0[at])
     }
 
-    /// Without an upper bound, the lower one is the largest load that passed. A load that failed only because of loss that may be the
-    /// tester's doing is no upper bound if more than it has passed.
+    /// Without an upper bound, the lower one is the largest load that passed. A load that failed only because of loss
+    /// that may be the tester's doing is no upper bound if more than it has passed.
     pub fn bounds(&self, target: &Target) -> Bounds {
         // Looked for only where loss is doubtful.
         let above = |load: f64| {
@@ -81,7 +81,8 @@ impl Loads {
         self.0.iter().rev().find_map(|tried| tried.trials.iter().find(proves))
     }
 
-    /// Of the loads tried before that are within `from..=to` and strictly between the bounds, the one closest to `load`.
+    /// Of the loads tried before that are within `from..=to` and strictly between the bounds, the one closest to
+    /// `load`.
     pub fn near(&self, load: f64, (from, to): (f64, f64), bounds: Bounds) -> Option<f64> {
         self.0
             .iter()
@@ -111,8 +112,8 @@ impl Tried {
         self.load * (1.0 - target.quantile_loss_ratio(self.durations()))
     }
 
-    /// What the device forwarded of this load, in frames per second: the median of the trials that lasted at least this long, or of
-    /// all if there are none.
+    /// What the device forwarded of this load, in frames per second: the median of the trials that lasted at least this
+    /// long, or of all if there are none.
     pub fn forwarded(&self, duration: f64) -> f64 {
         let losses = |duration: f64| {
             let mut losses: Vec<_> =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Frame loss rate (RFC 2544 section 26.3): the loss at the maximum load and, in steps, at lower ones, until two successive trials
-//! have no loss.
+//! Frame loss rate (RFC 2544 section 26.3): the loss at the maximum load and, in steps, at lower ones, until two
+//! successive trials have no loss.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,8 @@ pub struct Point {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
     pub points: Vec<Point>,
-    /// Whether it ends with two successive trials without loss, or with the smallest step; not if the tester fell short again and again.
+    /// Whether it ends with two successive trials without loss, or with the smallest step; not if the tester fell
+    /// short again and again.
     pub complete: bool,
 }
 
@@ -94,8 +95,8 @@ impl Method for LossRate {
     }
 
     fn likely(&self, so_far: &[Outcome]) -> Likely {
-        // The lowest rate forwarded with loss. Without loss so far, there is none at lower loads either; before the first trial, a
-        // share of the maximum is as good a guess as any.
+        // The lowest rate forwarded with loss. Without loss so far, there is none at lower loads either; before the
+        // first trial, a share of the maximum is as good a guess as any.
         let points = self.replay(so_far).1;
         let lossy = points.iter().filter(|point| point.loss_ratio > 0.0);
         let limit = lossy.map(|point| point.load * (1.0 - point.loss_ratio)).reduce(f64::min);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Multiple Loss Ratio search, MLRsearch (RFC 9971): throughput for several goals at once.
 //!
-//! The RFC defines what a result is and leaves the choice of trials open. Here, the first trial is a short one at the maximum, and
-//! what the device forwards then is the first guess. Each goal is approached in stages with increasingly long trials
-//! (`mlr/hunt.rs`). Every trial counts for all goals.
+//! The RFC defines what a result is and leaves the choice of trials open. Here, the first trial is a short one at the
+//! maximum, and what the device forwards then is the first guess. Each goal is approached in stages with increasingly
+//! long trials (`mlr/hunt.rs`). Every trial counts for all goals.
 
 use serde::{Deserialize, Serialize};
 

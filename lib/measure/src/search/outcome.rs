@@ -7,7 +7,8 @@ use super::Trial;
 use crate::verdict;
 pub use crate::verdict::Spoils;
 
-/// The outcome of one trial. Frames that the tester failed to send are counted separately from frames that the device lost.
+/// The outcome of one trial. Frames that the tester failed to send are counted separately from frames that the device
+/// lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
@@ -36,12 +37,12 @@ pub struct Outcome {
     /// Latencies of the tagged frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Delays>,
-    /// If the load dropped during the trial: when the last lost frame was sent, in seconds after the drop. Negative if it was sent
-    /// before the drop; absent if no frame was lost.
+    /// If the load dropped during the trial: when the last lost frame was sent, in seconds after the drop. Negative if
+    /// it was sent before the drop; absent if no frame was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_lost: Option<f64>,
-    /// If the device was reset: time from the last frame received before the outage to the first one after it, in seconds (RFC 6201
-    /// section 4).
+    /// If the device was reset: time from the last frame received before the outage to the first one after it, in
+    /// seconds (RFC 6201 section 4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<f64>,
 }
@@ -62,8 +63,8 @@ pub struct Delays {
     pub max: f64,
 }
 
-/// A reason not to trust a trial that is not the device's doing, as it is stored. That frames were not sent is none here: the
-/// counters say it.
+/// A reason not to trust a trial that is not the device's doing, as it is stored. That frames were not sent is none
+/// here: the counters say it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubt {
@@ -106,8 +107,8 @@ impl Outcome {
         self.sent.saturating_sub(self.received)
     }
 
-    /// Share of the sent frames that did not come back, 0 to 1 (Trial Loss Ratio in RFC 9971, but of what was offered). Zero if
-    /// nothing was sent; [`Self::unsent_ratio`] tells.
+    /// Share of the sent frames that did not come back, 0 to 1 (Trial Loss Ratio in RFC 9971, but of what was offered).
+    /// Zero if nothing was sent; [`Self::unsent_ratio`] tells.
     pub fn loss_ratio(&self) -> f64 {
         ratio(self.lost(), self.sent)
     }
@@ -122,17 +123,17 @@ impl Outcome {
         ratio(self.unsent(), self.intended)
     }
 
-    /// Why the trial may not be trusted, one sentence per reason; empty if it may. Up to a share of `unsent`, unsent frames do not
-    /// matter.
+    /// Why the trial may not be trusted, one sentence per reason; empty if it may. Up to a share of `unsent`, unsent
+    /// frames do not matter.
     pub fn reasons(&self, unsent: f64) -> Vec<String> {
         let short = (self.unsent_ratio() > unsent)
             .then(|| format!("The tester sent {} of {} frames, {} too few.", self.sent, self.intended, self.unsent()));
         short.into_iter().chain(self.doubts.iter().map(|doubt| doubt.why.clone())).collect()
     }
 
-    /// Whether the doubts invalidate what the trial says about throughput. They do not if frames were lost although the load may
-    /// have been too small. If none were lost, all that was sent was forwarded, whatever disturbed the tester; only how much that was
-    /// may be doubtful.
+    /// Whether the doubts invalidate what the trial says about throughput. They do not if frames were lost although the
+    /// load may have been too small. If none were lost, all that was sent was forwarded, whatever disturbed the
+    /// tester; only how much that was may be doubtful.
     pub fn is_spoiled(&self, is_lossy: bool) -> bool {
         let spoils = |doubt: &Doubt| match doubt.spoils {
             Spoils::All | Spoils::Loss => is_lossy,

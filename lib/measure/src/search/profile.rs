@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Profiles: named sets of durations, goals, frame sizes and repetitions. All values can be overridden, and are checked.
+//! Profiles: named sets of durations, goals, frame sizes and repetitions. All values can be overridden, and are
+//! checked.
 
 use serde::{Deserialize, Serialize};
 
@@ -49,8 +50,8 @@ pub struct Profile {
 pub struct Settle {
     /// Wait after learning frames.
     pub learning: f64,
-    /// How long the load rises to that of the trial, without a gap before it. Frames of the ramp do not count: a jump from nothing to
-    /// the full rate would fake loss where flows are still to be learned.
+    /// How long the load rises to that of the trial, without a gap before it. Frames of the ramp do not count: a jump
+    /// from nothing to the full rate would fake loss where flows are still to be learned.
     #[serde(default)]
     pub ramp: f64,
     /// Wait after the last frame, for frames still in transit.
@@ -131,7 +132,8 @@ pub struct RecoveryPlan {
     pub repeats: u32,
 }
 
-/// How to measure a reset ([`Reset`]). No built-in profile includes it, as somebody or something has to reset the device.
+/// How to measure a reset ([`Reset`]). No built-in profile includes it, as somebody or something has to reset the
+/// device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResetPlan {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! System recovery (RFC 2544 section 26.5): how long a device continues to lose frames after an overload. Reset (section 26.6,
-//! RFC 6201): how long it forwards nothing after a reset.
+//! System recovery (RFC 2544 section 26.5): how long a device continues to lose frames after an overload. Reset
+//! (section 26.6, RFC 6201): how long it forwards nothing after a reset.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,8 @@ pub struct Recovery {
 /// What came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recovered {
-    /// For each overloaded trial, the time from the drop of the load until the last lost frame was sent, in seconds; zero if none
-    /// was lost after the drop.
+    /// For each overloaded trial, the time from the drop of the load until the last lost frame was sent, in seconds;
+    /// zero if none was lost after the drop.
     pub seconds: Vec<f64>,
     pub summary: Option<Summary>,
     /// Trials in which frames were lost until the end: the device did not recover in time, and the value is too low.
@@ -98,8 +98,8 @@ pub struct Reset {
 /// What came out of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResetTimes {
-    /// For each trial, the time from the last frame before the outage to the first one after it, in seconds (the timestamp method
-    /// of RFC 6201 section 4).
+    /// For each trial, the time from the last frame before the outage to the first one after it, in seconds (the
+    /// timestamp method of RFC 6201 section 4).
     pub by_timestamps: Vec<f64>,
     /// For each trial, lost frames divided by the load, in seconds (the frame-loss method of RFC 6201 section 4).
     pub by_loss: Vec<f64>,
@@ -170,7 +170,8 @@ mod tests {
             outcome.last_lost = last_lost;
             outcome
         };
-        // Loss until 20 ms after the drop, none after it, none at all, loss that does not end, and loss at an unknown time.
+        // Loss until 20 ms after the drop, none after it, none at all, loss that does not end, and loss at an unknown
+        // time.
         let outcomes = [
             outcome(9, Some(0.02)),
             outcome(9, Some(-0.001)),

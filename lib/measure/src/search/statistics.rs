@@ -20,8 +20,8 @@ pub struct Summary {
     pub p99: f64,
     /// 95 % confidence interval of the mean by Student's t; `None` for a single measurement.
     pub mean_interval: Option<(f64, f64)>,
-    /// Interval of the median with at least 95 % confidence, from order statistics, so that no distribution is assumed. `None` for
-    /// fewer than six measurements, which are not enough for that.
+    /// Interval of the median with at least 95 % confidence, from order statistics, so that no distribution is
+    /// assumed. `None` for fewer than six measurements, which are not enough for that.
     pub median_interval: Option<(f64, f64)>,
 }
 
@@ -71,8 +71,8 @@ fn mean_interval(mean: f64, deviation: f64, count: usize) -> Option<(f64, f64)> 
     Some((mean - half, mean + half))
 }
 
-/// The interval from the k-th smallest to the k-th largest value contains the median unless fewer than k measurements are on one
-/// side of it.
+/// The interval from the k-th smallest to the k-th largest value contains the median unless fewer than k measurements
+/// are on one side of it.
 fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     let count = sorted.len();
     let sides = Binomial::new(0.5, count as u64).ok()?;

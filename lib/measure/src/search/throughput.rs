@@ -32,15 +32,18 @@ pub enum Throughput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Found {
     pub goal: Goal,
-    /// The relevant lower bound: the highest load that passed, of those below every load that failed; in frames per second.
+    /// The relevant lower bound: the highest load that passed, of those below every load that failed; in frames per
+    /// second.
     pub lower: Option<f64>,
     /// The relevant upper bound: the lowest load that failed.
     pub upper: Option<f64>,
-    /// Conditional throughput: what was forwarded at the lower bound. Without loss, that is the lower bound. `None` also where the
-    /// verdict is [`Verdict::Unanswered`]; the least that it can be where it is [`Verdict::AtLeast`].
+    /// Conditional throughput: what was forwarded at the lower bound. Without loss, that is the lower bound. `None`
+    /// also where the verdict is [`Verdict::Unanswered`]; the least that it can be where it is
+    /// [`Verdict::AtLeast`].
     pub throughput: Option<f64>,
     pub verdict: Verdict,
-    /// The highest load of which a trial of the final duration lost no more than the goal allows, whatever other trials say.
+    /// The highest load of which a trial of the final duration lost no more than the goal allows, whatever other
+    /// trials say.
     pub proven: Option<f64>,
     /// Whether all trials at the bounds may be trusted.
     pub trusted: bool,
@@ -52,7 +55,8 @@ pub struct Found {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Both bounds exist and are within the goal's width: a regular result (RFC 9971 section 4.8.4.1). All others are irregular.
+    /// Both bounds exist and are within the goal's width: a regular result (RFC 9971 section 4.8.4.1). All others are
+    /// irregular.
     Regular,
     /// The minimum load fails: there is no throughput.
     MinimumFails,
@@ -60,8 +64,8 @@ pub enum Verdict {
     MaximumPasses,
     /// The most that the tester could send passes: the throughput is at least that.
     TesterTooSlow,
-    /// The tester was the limit: it fell short again and again, or lost frames itself. What a trial of the final duration forwarded
-    /// is a lower bound all the same, whatever was asked for.
+    /// The tester was the limit: it fell short again and again, or lost frames itself. What a trial of the final
+    /// duration forwarded is a lower bound all the same, whatever was asked for.
     AtLeast,
     /// The same, and no such trial was forwarded as the goal demands: this machine cannot answer.
     Unanswered,
@@ -142,7 +146,8 @@ impl Found {
         }
     }
 
-    /// What was forwarded without more loss than the goal allows: the throughput, or more, if a single trial showed more.
+    /// What was forwarded without more loss than the goal allows: the throughput, or more, if a single trial showed
+    /// more.
     pub fn at_least(&self) -> Option<f64> {
         self.lower.into_iter().chain(self.proven).reduce(f64::max)
     }
@@ -164,9 +169,9 @@ pub(super) fn verdict(goal: &Goal, bounds: Bounds, limits: &Limits, sieve: &Siev
 /// Trials of full length after the tester was given up, so that what it sends all the same is a lower bound.
 const AFTERWARDS: usize = 7;
 
-/// The load of the next of them: that of the trial that forwarded most as the goal demands, however short it was, then what was
-/// forwarded of it, then half of that, and so on. `given_up` is after how many outcomes that was. `None`: one of them has passed, or
-/// all were lossy, or a trial of full length has forwarded as much before.
+/// The load of the next of them: that of the trial that forwarded most as the goal demands, however short it was, then
+/// what was forwarded of it, then half of that, and so on. `given_up` is after how many outcomes that was. `None`: one
+/// of them has passed, or all were lossy, or a trial of full length has forwarded as much before.
 pub(super) fn afterwards(goal: &Goal, limits: &Limits, so_far: &[Outcome], given_up: usize) -> Option<f64> {
     let (before, after) = so_far.split_at(given_up.min(so_far.len()));
     let passes = |outcome: &&Outcome| outcome.sent > 0 && outcome.loss_ratio() <= goal.loss_ratio;

@@ -23,11 +23,12 @@ pub struct Trial {
 pub enum Shape {
     /// A constant load.
     Steady,
-    /// A burst of `frames` frames at the trial's load, which is the maximum. Then the tester listens for at least `listen`
-    /// seconds: for as long as the device needs to forward what it has buffered, and for its buffers to stay empty (RFC 9004
-    /// section 6.2).
+    /// A burst of `frames` frames at the trial's load, which is the maximum. Then the tester listens for at least
+    /// `listen` seconds: for as long as the device needs to forward what it has buffered, and for its buffers to
+    /// stay empty (RFC 9004 section 6.2).
     Burst { frames: u64, listen: f64 },
-    /// After the trial's duration the load drops to `load`, without a gap, for another `duration` seconds (RFC 2544 section 26.5).
+    /// After the trial's duration the load drops to `load`, without a gap, for another `duration` seconds (RFC 2544
+    /// section 26.5).
     Fall { load: f64, duration: f64 },
     /// Only the latency of frames sent `after` seconds into the trial, or later, counts (RFC 2544 section 26.2).
     Tagged { after: f64 },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What differs in the heads of a burst, field by field: each field of all frames is computed in one short loop, which the
-//! compiler turns into vector instructions or at least overlaps, and the frames are written from the results.
+//! What differs in the heads of a burst, field by field: each field of all frames is computed in one short loop, which
+//! the compiler turns into vector instructions or at least overlaps, and the frames are written from the results.
 
 use std::ops::Range;
 

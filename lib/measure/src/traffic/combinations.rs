@@ -2,8 +2,9 @@
 //! Which values of several ranges meet in which flow.
 //!
 //! Every range moves on by one from flow to flow and starts again after its last value. When all are back at the start
-//! together, after the least common multiple of their lengths, the shorter ones skip a value: so all combinations come up,
-//! each once, and the first flows differ in every range (source 1 sends to destination 1, source 2 to destination 2, ...).
+//! together, after the least common multiple of their lengths, the shorter ones skip a value: so all combinations come
+//! up, each once, and the first flows differ in every range (source 1 sends to destination 1, source 2 to destination
+//! 2, ...).
 
 use super::sizes::gcd;
 

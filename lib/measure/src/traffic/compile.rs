@@ -189,8 +189,8 @@ fn from_addresses(
     Ok(Given { name, place, order, length, values: ordered(set, order, length, seed) })
 }
 
-/// Writes the fields with one value into the prototype, and gives back the others: in turn, and drawn, with the drawn one's
-/// name and exponent.
+/// Writes the fields with one value into the prototype, and gives back the others: in turn, and drawn, with the drawn
+/// one's name and exponent.
 #[allow(clippy::type_complexity)]
 fn vary(given: Vec<Given>, prototype: &mut Prototype) -> Result<(Varying, Option<(&'static str, f64)>), TrafficError> {
     let mut drawn: Option<(Field, u32)> = None;

@@ -119,14 +119,14 @@ as_text! { Protocol; Family; }
 /// assert_eq!(traffic.flows(), 65_536);
 /// ```
 ///
-/// All ranges move on by one value from flow to flow, and start again after their last value; when all are back at their
-/// starts together, the shorter ones skip a value, until all combinations have come. A `random:` range does the same in a
-/// random order. From a `zipf(s):` range, of which there may be one, each frame draws its value.
+/// All ranges move on by one value from flow to flow, and start again after their last value; when all are back at
+/// their starts together, the shorter ones skip a value, until all combinations have come. A `random:` range does the
+/// same in a random order. From a `zipf(s):` range, of which there may be one, each frame draws its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Description {
-    /// Frame sizes in bytes, with the FCS: `64`, `imix`, `64:7,594:4,1518:1`, `64-1518`, `genome:aaaddg`. The default is
-    /// the smallest size that the headers and the stamp fit into: 64 for UDP over IPv4.
+    /// Frame sizes in bytes, with the FCS: `64`, `imix`, `64:7,594:4,1518:1`, `64-1518`, `genome:aaaddg`. The default
+    /// is the smallest size that the headers and the stamp fit into: 64 for UDP over IPv4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sizes: Option<Sizes>,
     /// `udp`, `tcp-syn` or `icmp`.
@@ -142,8 +142,8 @@ pub struct Description {
     /// `random:routes:FILE`. The default is 198.18.0.2 (RFC 2544 appendix C) or 2001:2::2 (RFC 5180).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Addresses>,
-    /// Destination addresses. The default is 198.19.0.2 or 2001:2:0:8000::2, each in the second half of the network that
-    /// is reserved for measurements.
+    /// Destination addresses. The default is 198.19.0.2 or 2001:2:0:8000::2, each in the second half of the network
+    /// that is reserved for measurements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<Addresses>,
     /// Source ports: `1024`, `1024-65535`, `random:1024-65535`. The default is 49184 (RFC 2544 appendix C), and
@@ -175,8 +175,8 @@ pub struct Description {
     /// Flows that receive side scaling spreads evenly over queues (`4`) or puts on one of them (`2/4`, from 0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss: Option<Rss>,
-    /// Whether the frames go the other way: source and destination swapped, in addresses, ports and MAC addresses, and in
-    /// their defaults. Flow for flow it is the answer to the description without it, except with `rss`.
+    /// Whether the frames go the other way: source and destination swapped, in addresses, ports and MAC addresses, and
+    /// in their defaults. Flow for flow it is the answer to the description without it, except with `rss`.
     pub reversed: bool,
     /// What random orders and Zipf's draws follow from.
     pub seed: u64,

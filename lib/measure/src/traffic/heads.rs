@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The heads of the frames of each flow: made once and kept, or made again for each frame where there are too many flows.
+//! The heads of the frames of each flow: made once and kept, or made again for each frame where there are too many
+//! flows.
 
 use perigee_packet::wire::checksum;
 
@@ -195,8 +196,8 @@ impl Heads {
         Heads::Made(Box::new(Made { fields, drawn, steps: Steps::new(&lengths, flows / ranks), columns }))
     }
 
-    /// The bytes of all heads, from the head of one flow to the next, and what differs in the frames that were prepared. Of
-    /// heads that are made there is one, which is all flows'.
+    /// The bytes of all heads, from the head of one flow to the next, and what differs in the frames that were
+    /// prepared. Of heads that are made there is one, which is all flows'.
     #[inline(always)]
     pub fn view<'a>(&'a self, prototype: &'a Prototype) -> (&'a [u8], usize, Option<&'a Columns>) {
         match self {

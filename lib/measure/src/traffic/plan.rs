@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Which flow and which size the next frames have: decided before their buffers are there, as these depend on the sizes.
+//! Which flow and which size the next frames have: decided before their buffers are there, as these depend on the
+//! sizes.
 
 use perigee_packet::BATCH_SIZE;
 

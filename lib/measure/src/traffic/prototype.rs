@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The headers of a frame: where each field is, what does not change from frame to frame, and its part of the checksums.
+//! The headers of a frame: where each field is, what does not change from frame to frame, and its part of the
+//! checksums.
 //!
-//! A checksum is a sum. So it is put together from the parts that are known at different times: the constant fields once, a
-//! flow's fields once per flow, lengths and payload once per size. The stamp sums up to zero and never counts.
+//! A checksum is a sum. So it is put together from the parts that are known at different times: the constant fields
+//! once, a flow's fields once per flow, lengths and payload once per size. The stamp sums up to zero and never counts.
 
 use perigee_packet::wire::ethernet::ethertype;
 use perigee_packet::wire::{checksum, ethernet, icmp4, icmp6, ipv4, ipv6, protocol, udp, vlan};
@@ -80,8 +81,9 @@ impl Headers {
     }
 }
 
-/// The smallest frame in bytes, with the FCS, that these headers and the stamp, if there is one, fit into: 64 for UDP or an
-/// ICMP echo over IPv4 with a stamp, 76 for TCP over IPv4 with it, 84 for UDP over IPv6 with it, and 4 more for each tag.
+/// The smallest frame in bytes, with the FCS, that these headers and the stamp, if there is one, fit into: 64 for UDP
+/// or an ICMP echo over IPv4 with a stamp, 76 for TCP over IPv4 with it, 84 for UDP over IPv6 with it, and 4 more for
+/// each tag.
 pub fn smallest_frame(headers: Headers) -> u16 {
     (headers.end() as u16 + FCS).max(SMALLEST)
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Random numbers: a generator, orders without repetition, and Zipf's law. All follow from a seed, the same on every machine.
+//! Random numbers: a generator, orders without repetition, and Zipf's law. All follow from a seed, the same on every
+//! machine.
 
-/// A sequence of random numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// A sequence of random numbers: SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// 2014).
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -94,8 +96,8 @@ fn scale(bits: u128, limit: u128) -> u128 {
 /// The most values that Zipf's law is drawn from.
 pub(crate) const MOST_RANKS: u64 = 1 << 24;
 
-/// Numbers drawn with given probabilities in one step each: Walker's aliases, built as Vose does ("A linear algorithm for
-/// generating random numbers with a given distribution", 1991).
+/// Numbers drawn with given probabilities in one step each: Walker's aliases, built as Vose does ("A linear algorithm
+/// for generating random numbers with a given distribution", 1991).
 #[derive(Debug, Clone)]
 pub(crate) struct Alias {
     /// Of each number: below which of 2^32 it is taken itself, and which other number otherwise.
@@ -201,8 +203,8 @@ mod tests {
         }
     }
 
-    /// Chi square of a million draws: with k - 1 degrees of freedom its mean is k - 1 and its variance twice that; bounds
-    /// are 5 deviations away.
+    /// Chi square of a million draws: with k - 1 degrees of freedom its mean is k - 1 and its variance twice that;
+    /// bounds are 5 deviations away.
     #[test]
     fn zipf_has_its_probabilities() {
         for (count, s) in [(1, 1.0), (2, 1.1), (10, 0.0), (100, 1.0), (1000, 0.8), (254, 1.5)] {

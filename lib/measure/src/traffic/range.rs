@@ -28,7 +28,8 @@ pub enum Order {
     Sequential,
     /// Each value once in a random order, and again in the same order.
     Random,
-    /// Drawn for each frame: the k-th of n values with a probability proportional to 1 / k^s. The exponent s is 0 to 10.
+    /// Drawn for each frame: the k-th of n values with a probability proportional to 1 / k^s. The exponent s is 0 to
+    /// 10.
     Zipf(f64),
 }
 

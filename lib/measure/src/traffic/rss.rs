@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! Receive side scaling: flows that a device's hash spreads evenly over queues, or that all go to one.
 //!
-//! The hash is Toeplitz's ("RSS hashing functions", Microsoft) over addresses and ports, or over the addresses alone for
-//! ICMP. Its lowest bits choose an entry of the redirection table; entry i leads to queue i modulo their number, as DPDK,
-//! Linux and perigee set it.
+//! The hash is Toeplitz's ("RSS hashing functions", Microsoft) over addresses and ports, or over the addresses alone
+//! for ICMP. Its lowest bits choose an entry of the redirection table; entry i leads to queue i modulo their number, as
+//! DPDK, Linux and perigee set it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,8 +78,8 @@ impl Rss {
     }
 }
 
-/// The Toeplitz hash of `input`: for each bit of it that is set, the 32 bits of the key from there on. Behind the key's end
-/// are zeros.
+/// The Toeplitz hash of `input`: for each bit of it that is set, the 32 bits of the key from there on. Behind the key's
+/// end are zeros.
 pub fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let byte = |at: usize| key.get(at).copied().unwrap_or(0);
     let mut hash = 0;

@@ -126,8 +126,8 @@ pub(crate) struct Cycle {
     pub pattern: Vec<u16>,
 }
 
-/// A period of a mix in which each size is spread evenly: always the size comes that lags furthest behind its share (the
-/// smooth weighted round robin of nginx).
+/// A period of a mix in which each size is spread evenly: always the size comes that lags furthest behind its share
+/// (the smooth weighted round robin of nginx).
 fn spread(mix: &[(u16, u32)]) -> Result<Vec<u16>, TrafficError> {
     let divisor = mix.iter().fold(0, |divisor, (_, weight)| gcd(divisor, u64::from(*weight))).max(1);
     let weights: Vec<i64> = mix.iter().map(|(_, weight)| (u64::from(*weight) / divisor) as i64).collect();

@@ -109,7 +109,8 @@ impl Layers {
     }
 }
 
-/// The checksum of the upper layer, computed by brute force over pseudo header, header and payload (RFC 768, RFC 8200 8.1).
+/// The checksum of the upper layer, computed by brute force over pseudo header, header and payload (RFC 768, RFC 8200
+/// 8.1).
 pub fn checksum_of(layers: &Layers, payload: &[u8]) -> u16 {
     let upper = [&layers.upper(payload.len())[..], payload].concat();
     let mut words: Vec<u8> = vec![];

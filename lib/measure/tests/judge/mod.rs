@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A second implementation of RFC 9971's classification, to check results independently of `search/goal.rs`. It follows the RFC's
-//! prose (section 6.1), which computes ratios, where the other one compares sums.
+//! A second implementation of RFC 9971's classification, to check results independently of `search/goal.rs`. It follows
+//! the RFC's prose (section 6.1), which computes ratios, where the other one compares sums.
 
 use perigee_measure::search::goal::Goal;
 
@@ -47,7 +47,8 @@ fn exceed_ratios(goal: &Goal, trials: &[Result], load: f64) -> (f64, f64) {
     (high / whole, (high + missing) / whole)
 }
 
-/// The lowest loss ratio that is not exceeded for a share of 1 minus the exceed ratio of the time; missing time counts as lost.
+/// The lowest loss ratio that is not exceeded for a share of 1 minus the exceed ratio of the time; missing time counts
+/// as lost.
 fn quantile(goal: &Goal, trials: &[Result], load: f64) -> f64 {
     let full: Vec<_> = trials.iter().filter(|t| t.0 == load && t.1 >= goal.final_duration).collect();
     let measured: f64 = full.iter().map(|t| t.1).sum();

@@ -13,7 +13,8 @@ pub struct Simulated {
     pub tester: f64,
     /// Share of trials in which the tester sends only half.
     pub hiccups: f64,
-    /// Share of trials in which the tester sends less, and the largest share of what it is asked for that it does not send.
+    /// Share of trials in which the tester sends less, and the largest share of what it is asked for that it does not
+    /// send.
     pub stumbles: (f64, f64),
     /// The share of what it is asked for that it sends in every trial.
     pub tester_share: f64,

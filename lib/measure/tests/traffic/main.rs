@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Traffic against an oracle that reads its frames byte by byte (`oracle.rs`): here chosen descriptions, in `descriptions.rs` random ones.
-//! Of those, proptest prints the smallest that fails, and keeps its seed.
+//! Traffic against an oracle that reads its frames byte by byte (`oracle.rs`): here chosen descriptions, in
+//! `descriptions.rs` random ones. Of those, proptest prints the smallest that fails, and keeps its seed.
 
 mod descriptions;
 mod oracle;
@@ -92,8 +92,8 @@ fn random_orders_are_independent() {
     assert!(same(|[_, destination], size| destination == size) < 10);
 }
 
-/// Lengths are those of the next frames until these are written, however many buffers there are each time, and if they are
-/// too small for some frames.
+/// Lengths are those of the next frames until these are written, however many buffers there are each time, and if they
+/// are too small for some frames.
 #[test]
 fn buffers_may_run_short() {
     for value in [

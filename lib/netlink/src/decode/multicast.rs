@@ -9,8 +9,8 @@ pub(super) fn is_multicast(body: &[u8]) -> bool {
     matches!(body.first(), Some(&(FAMILY_MULTICAST4 | FAMILY_MULTICAST6)))
 }
 
-/// struct rtmsg, RTA_*, of a multicast route. Those that the kernel keeps while it waits for a daemon are none yet, and what it says
-/// of other tables and of all groups at once is left to it.
+/// struct rtmsg, RTA_*, of a multicast route. Those that the kernel keeps while it waits for a daemon are none yet, and
+/// what it says of other tables and of all groups at once is left to it.
 pub(super) fn multicast_route(body: &[u8]) -> Result<Option<MulticastRoute>, Malformed> {
     const DESTINATION: u16 = 1;
     const SOURCE: u16 = 2;

@@ -88,8 +88,8 @@ impl Door {
         })
     }
 
-    /// By a unix socket, which its user alone can connect to, and members of `group`, if there is one. Its file is the caller's, as the
-    /// door's thread may remove nothing.
+    /// By a unix socket, which its user alone can connect to, and members of `group`, if there is one. Its file is the
+    /// caller's, as the door's thread may remove nothing.
     ///
     /// # Errors
     /// There is a file, or another router listens there; or the system refuses it.

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
-//! What modules ask of headers, side by side: the first five words of each packet's network header, and the destination of IPv6. (Room for
-//! sources, their next hops and 5-tuples is beside them; those are made anew whenever they are asked for.)
+//! What modules ask of headers, side by side: the first five words of each packet's network header, and the destination
+//! of IPv6. (Room for sources, their next hops and 5-tuples is beside them; those are made anew whenever they are asked
+//! for.)
 //!
-//! The frame is always the truth, and a column what was read of it: `loaded` has the slots whose columns equal their frame.
+//! The frame is always the truth, and a column what was read of it: `loaded` has the slots whose columns equal their
+//! frame.
 //!
-//! 1. A module that needs the columns of a slot which is not in `loaded` has it read first ([`Batch::load`]); `classify` reads those
-//!    of a whole burst at once ([`Batch::load_frames`]).
-//! 2. Who writes bytes of a frame takes its slot out of `loaded`: every method of [`Slot`](super::Slot) that lends or moves the
-//!    bytes does, and so does moving between batches.
+//! 1. A module that needs the columns of a slot which is not in `loaded` has it read first ([`Batch::load`]);
+//!    `classify` reads those of a whole burst at once ([`Batch::load_frames`]).
+//! 2. Who writes bytes of a frame takes its slot out of `loaded`: every method of [`Slot`](super::Slot) that lends or
+//!    moves the bytes does, and so does moving between batches.
 //! 3. [`Batch::change_word`] changes a word of column and frame together, so that its slots stay in `loaded`.
-//! 4. Code beyond our sight (a C module, a script that holds a pointer) is followed by `loaded.clear`: by the host before and after each call
-//!    of a C module, and when a script asks for a frame. One that keeps a pointer and writes later makes a column out of date: of its own
-//!    packet, which then leaves by a header of before; no other packet and no memory is in danger, as a slot in `loaded` is live and
-//!    has its header's 20 bytes in the buffer, whatever they are.
+//! 4. Code beyond our sight (a C module, a script that holds a pointer) is followed by `loaded.clear`: by the host
+//!    before and after each call of a C module, and when a script asks for a frame. One that keeps a pointer and writes
+//!    later makes a column out of date: of its own packet, which then leaves by a header of before; no other packet and
+//!    no memory is in danger, as a slot in `loaded` is live and has its header's 20 bytes in the buffer, whatever they
+//!    are.
 #![allow(unsafe_code)]
 
 mod addresses;
@@ -40,7 +43,8 @@ pub(super) struct Columns {
     /// IPv6 destinations, as numbers, of the slots of `loaded6` that are also in the batch's `loaded`.
     destinations6: [u128; BATCH_SIZE],
     loaded6: Mask,
-    /// Sources as numbers, and the next hops that were found for them: of the packets of the last call of `look_up_sources4` or `6`.
+    /// Sources as numbers, and the next hops that were found for them: of the packets of the last call of
+    /// `look_up_sources4` or `6`.
     sources4: Column,
     sources6: [u128; BATCH_SIZE],
     source_hops: Column,
@@ -49,7 +53,8 @@ pub(super) struct Columns {
     gathered4: Gathered<u32>,
     gathered6: Gathered<u128>,
     tuples: Tuples,
-    /// Of the slots in `loaded`, those that were read with 14 bytes before the network header: their frames have 34 bytes or more.
+    /// Of the slots in `loaded`, those that were read with 14 bytes before the network header: their frames have 34
+    /// bytes or more.
     untagged: Mask,
 }
 
@@ -109,7 +114,8 @@ pub struct Departure {
 
 /// How a word of a header changes.
 pub trait ChangeWord {
-    /// The new words, and for which of the old ones there is none: their packets stay as they are. To be `#[inline(always)]`.
+    /// The new words, and for which of the old ones there is none: their packets stay as they are. To be
+    /// `#[inline(always)]`.
     fn change<L: Lanes>(&self, words: L::Word) -> (L::Word, L::Truth);
 }
 
@@ -147,7 +153,8 @@ impl Kernel<3> for Load<'_> {
             }
             first = frames.as_ptr();
         }
-        // SAFETY: a group lies inside the batch. Every address is a live frame's with at least 34 bytes, or that of NOTHING.
+        // SAFETY: a group lies inside the batch. Every address is a live frame's with at least 34 bytes, or that of
+        // NOTHING.
         let Heads { first, rest, kind, words } = unsafe { L::heads(first) };
         for (column, word) in self.columns.words.iter_mut().zip(words) {
             L::store(column, at, word);
@@ -213,8 +220,8 @@ impl Batch {
         View { words: &columns.words, length, l3, flags, interface }
     }
 
-    /// Reads the columns of all live packets, taken for untagged frames: sets every slot's `l3` to 14. Returns the masks of the
-    /// IPv4 and of the IPv6 packets among them whose destination is `station`, by the Ethernet type.
+    /// Reads the columns of all live packets, taken for untagged frames: sets every slot's `l3` to 14. Returns the
+    /// masks of the IPv4 and of the IPv6 packets among them whose destination is `station`, by the Ethernet type.
     #[inline]
     pub fn load_frames(&mut self, station: [u8; 6]) -> [Mask; 2] {
         let count = self.count();
@@ -230,8 +237,8 @@ impl Batch {
         [ip4, ip6]
     }
 
-    /// Reads those columns of the packets of `mask` that are not up to date. Returns the packets that have them: all that are
-    /// live, but for those without 20 bytes of a network header at `l3`.
+    /// Reads those columns of the packets of `mask` that are not up to date. Returns the packets that have them: all
+    /// that are live, but for those without 20 bytes of a network header at `l3`.
     #[inline(always)]
     pub fn load(&mut self, mask: Mask) -> Mask {
         let missing = mask & (self.live - self.loaded);
@@ -265,8 +272,8 @@ impl Batch {
         self.loaded = Mask::EMPTY;
     }
 
-    /// Calls `f` with the slot and the first `N` bytes of the network header of each live packet of `mask` that has them, and makes
-    /// masks of what it answers, as [`Batch::sort`] does.
+    /// Calls `f` with the slot and the first `N` bytes of the network header of each live packet of `mask` that has
+    /// them, and makes masks of what it answers, as [`Batch::sort`] does.
     #[inline(always)]
     pub fn headers<const N: usize, const M: usize>(
         &self,
@@ -284,8 +291,8 @@ impl Batch {
         })
     }
 
-    /// Changes a word of the headers of `mask`, counted from 0, in column and frame, where `change` has a new one. Returns the
-    /// packets for which it has none, and those without a header; they stay as they are.
+    /// Changes a word of the headers of `mask`, counted from 0, in column and frame, where `change` has a new one.
+    /// Returns the packets for which it has none, and those without a header; they stay as they are.
     #[inline(always)]
     pub fn change_word<const WORD: usize>(&mut self, mask: Mask, change: impl ChangeWord) -> Mask {
         const { assert!(WORD < WORDS - 1, "the last word is kept as a number, too") };
@@ -330,9 +337,9 @@ impl Batch {
         longer & mask
     }
 
-    /// Writes both addresses of the Ethernet headers of untagged packets of `mask`, and the port that they leave by: `depart` says
-    /// what, by the next hop. Returns the packets for which it has nothing, and those that are not loaded or tagged; they stay as they
-    /// are.
+    /// Writes both addresses of the Ethernet headers of untagged packets of `mask`, and the port that they leave by:
+    /// `depart` says what, by the next hop. Returns the packets for which it has nothing, and those that are not
+    /// loaded or tagged; they stay as they are.
     #[inline(always)]
     pub fn readdress(&mut self, mask: Mask, depart: impl Fn(u32) -> Option<Departure>) -> Mask {
         let all = mask & self.live;

@@ -40,7 +40,8 @@ impl Cutting {
         self.waiting.is_empty()
     }
 
-    /// Cuts a super-frame into segments, which then wait to be sent. If buffers are missing it is given back, and none of it waits.
+    /// Cuts a super-frame into segments, which then wait to be sent. If buffers are missing it is given back, and none
+    /// of it waits.
     #[cold]
     fn cut(&mut self, packet: Handle) -> Result<(), Handle> {
         let packet = Packet::of(packet, self.memory);
@@ -85,7 +86,8 @@ impl TransmitQueue for Cutting {
             return self.queue.transmit(packets);
         }
         let mut rest = VecDeque::from(std::mem::take(packets));
-        // They stay with the caller, as packets do for which the queue has no room, but do not hold up those after them.
+        // They stay with the caller, as packets do for which the queue has no room, but do not hold up those after
+        // them.
         let mut uncut = Vec::new();
         while let Some(first) = rest.pop_front() {
             if is_super(&first) {

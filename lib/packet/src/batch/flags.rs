@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Bits of a packet's `flags`: what receive knows of it, and what a filter has said. They go with the packet from batch to batch.
+//! Bits of a packet's `flags`: what receive knows of it, and what a filter has said. They go with the packet from batch
+//! to batch.
 
 use super::{BATCH_SIZE, Batch, Mask};
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! Code written once for many packets at a time, and run by AVX-512, by AVX2 or by plain code, as the processor has it.
 //!
-//! A [`Kernel`] handles a group of slots with the operations of [`Lanes`], one packet in each lane, and says by a bit per lane
-//! what it found; [`Isa::sort`] runs it over a batch and makes masks of the bits. Kernels are safe code: whatever instructions
-//! they are compiled for, the intrinsics stand in the three files below, and only an [`Isa`] that the processor has can be made.
+//! A [`Kernel`] handles a group of slots with the operations of [`Lanes`], one packet in each lane, and says by a bit
+//! per lane what it found; [`Isa::sort`] runs it over a batch and makes masks of the bits. Kernels are safe code:
+//! whatever instructions they are compiled for, the intrinsics stand in the three files below, and only an [`Isa`] that
+//! the processor has can be made.
 //!
-//! Every function here is `#[inline(always)]`, kernels' too: an operation becomes its instruction only where it lands inside the
-//! function that was compiled for the instruction set.
+//! Every function here is `#[inline(always)]`, kernels' too: an operation becomes its instruction only where it lands
+//! inside the function that was compiled for the instruction set.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -68,8 +69,8 @@ impl Isa {
         }
     }
 
-    /// Runs a kernel over the first `count` slots, which are at most [`BATCH_SIZE`], and returns the masks of what it found. Bits of
-    /// slots from `count` on mean nothing.
+    /// Runs a kernel over the first `count` slots, which are at most [`BATCH_SIZE`], and returns the masks of what it
+    /// found. Bits of slots from `count` on mean nothing.
     #[inline(always)]
     pub fn sort<const M: usize>(self, count: usize, kernel: &mut impl Kernel<M>) -> [Mask; M] {
         match self.0 {
@@ -87,8 +88,8 @@ impl Isa {
 
 /// What is done with a group of slots.
 pub trait Kernel<const M: usize> {
-    /// Handles the [`Lanes::COUNT`] slots from `at` on, a multiple of that number; returns a bit per slot for each mask, the first
-    /// slot's lowest. To be `#[inline(always)]`.
+    /// Handles the [`Lanes::COUNT`] slots from `at` on, a multiple of that number; returns a bit per slot for each
+    /// mask, the first slot's lowest. To be `#[inline(always)]`.
     fn group<L: Lanes>(&mut self, at: usize) -> [u32; M];
 }
 
@@ -137,8 +138,8 @@ pub trait Lanes: Copy {
     fn swap(a: Self::Word) -> Self::Word;
     /// Entries of a table, by index modulo its size.
     fn gather(table: Words<'_>, index: Self::Word) -> Self::Word;
-    /// The upper halves of entries of a table that others write to meanwhile, by index; 0 for an index beyond its end. Each is read as a
-    /// whole, as by a relaxed atomic load.
+    /// The upper halves of entries of a table that others write to meanwhile, by index; 0 for an index beyond its end.
+    /// Each is read as a whole, as by a relaxed atomic load.
     fn gather_high(table: &[AtomicU64], index: Self::Word) -> Self::Word;
     fn equal(a: Self::Word, b: Self::Word) -> Self::Truth;
     /// Is `a` greater than `b`? As signed numbers.

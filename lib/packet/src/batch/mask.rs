@@ -62,7 +62,8 @@ impl Mask {
         self.words
     }
 
-    /// The bits of the slots from `at` on, a multiple of 8, the first one's lowest, as far as they lie in one word of 64.
+    /// The bits of the slots from `at` on, a multiple of 8, the first one's lowest, as far as they lie in one word of
+    /// 64.
     #[inline(always)]
     pub fn bits_at(&self, at: usize) -> u32 {
         (self.words[at / 64 % WORDS] >> (at % 64)) as u32
@@ -108,7 +109,8 @@ impl Mask {
     /// Number of slots in the set.
     #[inline]
     pub fn count(&self) -> usize {
-        // Of two words together, as the compiler would otherwise use vector instructions, of which there are four times as many.
+        // Of two words together, as the compiler would otherwise use vector instructions, of which there are four times
+        // as many.
         let [a, b, c, d] = self.words.map(u128::from);
         ((a | b << 64).count_ones() + (c | d << 64).count_ones()) as usize
     }
@@ -185,7 +187,8 @@ impl Mask {
 
     /// Calls `f` with each slot in ascending order: like [`iter`](Mask::iter), for short loop bodies.
     ///
-    /// What modules get are nearly always the first slots of a burst, all of them: to count is cheaper than to look for bits.
+    /// What modules get are nearly always the first slots of a burst, all of them: to count is cheaper than to look for
+    /// bits.
     #[inline(always)]
     pub fn for_each(&self, mut f: impl FnMut(u8)) {
         let n = self.count();

@@ -24,8 +24,8 @@ pub struct ReceiveArrays {
 }
 
 impl Batch {
-    /// Lets a receive queue fill an empty batch: `fill` writes up to `burst` packets into the arrays and returns how many. `port` is theirs, if
-    /// it is one for all.
+    /// Lets a receive queue fill an empty batch: `fill` writes up to `burst` packets into the arrays and returns how
+    /// many. `port` is theirs, if it is one for all.
     ///
     /// # Safety
     /// For each of the first `n` entries, where `n` is its result, `fill` must have written an owned buffer of this
@@ -47,8 +47,8 @@ impl Batch {
             hash: self.hash.as_mut_ptr(),
         });
         debug_assert!(n <= burst);
-        // A punt before the lookup must not hand over the next hop of an earlier packet. Sixty-four at once, as a call of memset would cost
-        // more.
+        // A punt before the lookup must not hand over the next hop of an earlier packet. Sixty-four at once, as a call
+        // of memset would cost more.
         self.next_hop.as_chunks_mut::<64>().0[..n.div_ceil(64)].fill([0; 64]);
         self.count = n as u32;
         self.live = Mask::first(n);
@@ -56,12 +56,13 @@ impl Batch {
         n
     }
 
-    /// Fills an empty batch with new packets: `fill` writes a buffer and the frame's address for each of these lengths, or
-    /// returns false and writes nothing. Returns their number.
+    /// Fills an empty batch with new packets: `fill` writes a buffer and the frame's address for each of these lengths,
+    /// or returns false and writes nothing. Returns their number.
     ///
     /// # Safety
-    /// Unless it returns false, `fill` must have written as many owned buffers of this batch's memory as there are lengths, each
-    /// with initialised room for its length at the frame's address, both also written into the buffer's own header.
+    /// Unless it returns false, `fill` must have written as many owned buffers of this batch's memory as there are
+    /// lengths, each with initialised room for its length at the frame's address, both also written into the
+    /// buffer's own header.
     #[inline]
     pub unsafe fn fill_with(
         &mut self,
@@ -90,8 +91,9 @@ impl Batch {
         self.port_of_all = Some(port);
     }
 
-    /// Lets a transmit queue take packets from the front of the batch, start and length written into their buffers: `take` gets
-    /// the buffers of the first `most` live packets and returns how many of the first it took. Returns that number; the others stay.
+    /// Lets a transmit queue take packets from the front of the batch, start and length written into their buffers:
+    /// `take` gets the buffers of the first `most` live packets and returns how many of the first it took. Returns
+    /// that number; the others stay.
     ///
     /// # Safety
     /// `take` must have taken over exactly as many of the first buffers as it returns.
@@ -170,8 +172,8 @@ impl Batch {
         Some(handle)
     }
 
-    /// Takes the buffers of `mask` out for transmission, start and length written into them, and gives each to `give` with
-    /// its outgoing port. What `give` gives back stays in the batch: the mask of those is returned.
+    /// Takes the buffers of `mask` out for transmission, start and length written into them, and gives each to `give`
+    /// with its outgoing port. What `give` gives back stays in the batch: the mask of those is returned.
     #[inline(always)]
     pub fn take_handles(&mut self, mask: Mask, mut give: impl FnMut(u16, Handle) -> Option<Handle>) -> Mask {
         let mask = mask & self.live;
@@ -195,7 +197,8 @@ impl Batch {
         refused
     }
 
-    /// Takes the buffers of `mask` out for transmission, start and length written into them, and puts them behind those in `to`.
+    /// Takes the buffers of `mask` out for transmission, start and length written into them, and puts them behind those
+    /// in `to`.
     #[inline]
     pub fn append_to(&mut self, mask: Mask, to: &mut Vec<Handle>) {
         let mask = mask & self.live;
@@ -237,8 +240,8 @@ impl Batch {
         n
     }
 
-    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns the number of
-    /// those that were moved.
+    /// Moves the packets of `mask` with their metadata behind those of `to`, as far as there is room; returns the
+    /// number of those that were moved.
     pub fn move_to(&mut self, mask: Mask, to: &mut Batch) -> usize {
         assert!(std::ptr::addr_eq(self.memory, to.memory), "packets move between batches of the same memory only");
         let mut moved = 0;

@@ -35,8 +35,9 @@ impl Handle {
 /// A kind of packet memory: what can be done with a buffer beyond reading and writing its bytes.
 ///
 /// # Safety
-/// `region` must describe memory that stays valid, and is used by nobody else, until the handle is freed; `place` must lie inside it
-/// and be initialised; `copy` must return a fresh buffer whose region holds the bytes at the returned address.
+/// `region` must describe memory that stays valid, and is used by nobody else, until the handle is freed; `place` must
+/// lie inside it and be initialised; `copy` must return a fresh buffer whose region holds the bytes at the returned
+/// address.
 pub unsafe trait Memory: Sync {
     /// Returns buffers to where they came from.
     fn free(&self, packets: &mut Vec<Handle>);
@@ -46,12 +47,14 @@ pub unsafe trait Memory: Sync {
     fn place(&self, packet: &Handle) -> (NonNull<u8>, u16);
     /// Writes the packet's start and length into the buffer's own header, for a device or another owner to see.
     fn write_back(&self, packet: &mut Handle, data: NonNull<u8>, length: u16);
-    /// Writes the port that the packet was received on into the buffer's own header, for whoever receives it from a ring.
+    /// Writes the port that the packet was received on into the buffer's own header, for whoever receives it from a
+    /// ring.
     fn set_port(&self, packet: &mut Handle, port: u16);
-    /// A new buffer like `packet` (from the same pool, with the same headroom) holding `bytes`; `None` if there is none or
-    /// it is too small.
+    /// A new buffer like `packet` (from the same pool, with the same headroom) holding `bytes`; `None` if there is none
+    /// or it is too small.
     fn copy(&self, packet: &Handle, bytes: &[u8]) -> Option<(Handle, NonNull<u8>)>;
-    /// Of a [super-frame](crate::wire::super_frame) the bytes of payload that each of its segments has at most; `None` for any other.
+    /// Of a [super-frame](crate::wire::super_frame) the bytes of payload that each of its segments has at most; `None`
+    /// for any other.
     fn gso_size(&self, packet: &Handle) -> Option<NonZeroU16>;
     /// Says that the packet is a super-frame, or is none. One that was received by a device, or made, is none.
     fn set_gso_size(&self, packet: &mut Handle, size: Option<NonZeroU16>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What a worker needs from a device: a queue to receive from, a queue to transmit on, and, for the control side, the port
-//! they belong to. Implemented by lib/dpdk for devices and rings, and by [`heap`](crate::batch::heap) for tests.
+//! What a worker needs from a device: a queue to receive from, a queue to transmit on, and, for the control side, the
+//! port they belong to. Implemented by lib/dpdk for devices and rings, and by [`heap`](crate::batch::heap) for tests.
 
 use crate::batch::{Batch, Handle, Packet};
 use perigee_net::MacAddr;
@@ -11,14 +11,14 @@ pub trait ReceiveQueue: Send {
     /// Fills an empty batch with up to `burst` packets and returns how many came; never waits.
     fn receive(&mut self, batch: &mut Batch, burst: usize) -> usize;
 
-    /// What becomes readable when packets are there (poll(2)); `None` where the queue can only be polled for them. Who waits for it calls
-    /// [`arm`](Self::arm) first.
+    /// What becomes readable when packets are there (poll(2)); `None` where the queue can only be polled for them. Who
+    /// waits for it calls [`arm`](Self::arm) first.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Has packets that come from now on make [`descriptor`](Self::descriptor) readable. Those that came before may not: whoever is about to
-    /// wait receives once more in between. Returns false where that cannot be done now.
+    /// Has packets that come from now on make [`descriptor`](Self::descriptor) readable. Those that came before may
+    /// not: whoever is about to wait receives once more in between. Returns false where that cannot be done now.
     fn arm(&mut self) -> bool {
         self.descriptor().is_some()
     }
@@ -26,8 +26,8 @@ pub trait ReceiveQueue: Send {
     /// Polling goes on: ends what [`arm`](Self::arm) began.
     fn disarm(&mut self) {}
 
-    /// Lets the processor rest without giving the core away, for a few microseconds at most, while nothing comes; `alone`: no other queue
-    /// is looked at by this thread, so that packets of this one may end it.
+    /// Lets the processor rest without giving the core away, for a few microseconds at most, while nothing comes;
+    /// `alone`: no other queue is looked at by this thread, so that packets of this one may end it.
     fn rest(&mut self, alone: bool) {
         let _ = alone;
         pause();
@@ -70,12 +70,12 @@ impl std::fmt::Display for Wakes {
 
 /// A transmit queue, used by one thread (or a ring to the thread that has the device's queue).
 pub trait TransmitQueue: Send {
-    /// Takes packets from the front of `packets` as far as there is room; never waits. Those that it leaves still belong to the
-    /// caller.
+    /// Takes packets from the front of `packets` as far as there is room; never waits. Those that it leaves still
+    /// belong to the caller.
     fn transmit(&mut self, packets: &mut Vec<Handle>);
 
-    /// Takes packets of a batch, from its front, as far as there is room and `most` at most, and returns how many; never waits. The
-    /// others stay.
+    /// Takes packets of a batch, from its front, as far as there is room and `most` at most, and returns how many;
+    /// never waits. The others stay.
     fn send(&mut self, batch: &mut Batch, most: usize) -> usize {
         let (mut one, mut sent) = (Vec::with_capacity(1), 0);
         let mut full = false;
@@ -105,7 +105,8 @@ pub trait TransmitQueue: Send {
     /// Lets the device finish what it has taken (called from time to time when there is nothing to send).
     fn poll(&mut self) {}
 
-    /// Whether other threads give it packets, which wait for its next use or [`poll`](Self::poll): its owner must not sleep for long.
+    /// Whether other threads give it packets, which wait for its next use or [`poll`](Self::poll): its owner must not
+    /// sleep for long.
     fn collects(&self) -> bool {
         false
     }
@@ -116,8 +117,8 @@ pub trait Pool: Send + Sync {
     /// A new packet holding `bytes`; `None` when the pool is empty or its buffers are too small.
     fn packet(&self, bytes: &[u8]) -> Option<Packet>;
 
-    /// Puts new packets of these lengths in bytes into an empty batch, whose bytes are whatever was in the buffers: all of them,
-    /// or none where there are not as many buffers. Returns their number.
+    /// Puts new packets of these lengths in bytes into an empty batch, whose bytes are whatever was in the buffers: all
+    /// of them, or none where there are not as many buffers. Returns their number.
     fn fill(&self, batch: &mut Batch, lengths: &[u16]) -> usize;
 
     /// How many buffers are in use now, those cached in queues and devices included.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Rebatching at transmit: packets for one port wait until they make up a burst, or until the first has waited long enough. A
-//! device thus gets many packets at once, however mixed the received bursts were.
+//! Rebatching at transmit: packets for one port wait until they make up a burst, or until the first has waited long
+//! enough. A device thus gets many packets at once, however mixed the received bursts were.
 
 use crate::batch::mask::{BATCH_SIZE, Mask};
 use crate::batch::port::TransmitQueue;
@@ -48,7 +48,8 @@ impl TransmitBuffer {
         self.flush_if_full(now)
     }
 
-    /// Transmits the waiting packets if there are enough for a burst; else they wait, from time `now` (ns) on unless they do already.
+    /// Transmits the waiting packets if there are enough for a burst; else they wait, from time `now` (ns) on unless
+    /// they do already.
     #[inline]
     fn flush_if_full(&mut self, now: u64) -> Option<Flushed> {
         if self.pending.len() >= self.size {
@@ -60,10 +61,11 @@ impl TransmitBuffer {
         None
     }
 
-    /// Adds the packets of `mask`, all of them live, at time `now` (ns); transmits if there are enough for a burst then.
+    /// Adds the packets of `mask`, all of them live, at time `now` (ns); transmits if there are enough for a burst
+    /// then.
     ///
-    /// At least half a burst is transmitted at once if nothing waits and it is what the batch holds, without a gap: straight from there, if the
-    /// queue can.
+    /// At least half a burst is transmitted at once if nothing waits and it is what the batch holds, without a gap:
+    /// straight from there, if the queue can.
     #[inline]
     pub fn take(&mut self, batch: &mut Batch, mask: Mask, now: u64) -> Option<Flushed> {
         let n = mask.count();

@@ -4,8 +4,8 @@
 //! * [`split`]: the packets move into an array (a batch) per class. Right when classes are about equally large and each
 //!   gets much work.
 //! * [`classify`]: the packets stay, each class gets a bit mask. Right when the work per class is short.
-//! * [`DropOut`]: the few that diverge leave the batch and are gathered until they make up a burst or the first has waited
-//!   long enough (rebatching); the many go on undisturbed.
+//! * [`DropOut`]: the few that diverge leave the batch and are gathered until they make up a burst or the first has
+//!   waited long enough (rebatching); the many go on undisturbed.
 
 use crate::batch::mask::Mask;
 use crate::batch::{Batch, Memory, Slot};
@@ -26,8 +26,8 @@ pub fn classify<const N: usize>(
     masks
 }
 
-/// Moves the live packets of `mask` into the batch of their class, in order. Packets stay where their class has no batch
-/// or its batch is full. Returns how many moved.
+/// Moves the live packets of `mask` into the batch of their class, in order. Packets stay where their class has no
+/// batch or its batch is full. Returns how many moved.
 pub fn split(
     batch: &mut Batch,
     mask: Mask,
@@ -58,8 +58,8 @@ impl DropOut {
         DropOut { batch: Batch::new(memory), size: size.clamp(1, crate::BATCH_SIZE), timeout, oldest: 0 }
     }
 
-    /// Takes the packets of `mask` out of `batch` at time `now` (ns). Returns the mask of those that found no room and stay:
-    /// process the gathered batch first.
+    /// Takes the packets of `mask` out of `batch` at time `now` (ns). Returns the mask of those that found no room and
+    /// stay: process the gathered batch first.
     pub fn gather(&mut self, batch: &mut Batch, mask: Mask, now: u64) -> Mask {
         if self.batch.live().is_empty() {
             self.batch.refill();

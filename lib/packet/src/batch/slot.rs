@@ -133,7 +133,8 @@ impl Slot<'_> {
     /// Sets [`port`](Slot::port).
     #[inline(always)]
     pub fn set_port(&mut self, value: u16) {
-        // SAFETY: as above; `port_of_all` is shared by all slots, but a Slot never leaves its thread (it holds a NonNull).
+        // SAFETY: as above; `port_of_all` is shared by all slots, but a Slot never leaves its thread (it holds a
+        // NonNull).
         unsafe {
             (*self.batch.as_ptr()).port[usize::from(self.slot)] = value;
             (*self.batch.as_ptr()).port_of_all = None;
@@ -158,8 +159,8 @@ impl Slot<'_> {
     /// The columns no longer show the frame: see [`columns`](super::columns).
     #[inline(always)]
     fn unload(&mut self) {
-        // SAFETY: `loaded` is one word shared by several slots, but a Slot never leaves its thread (it holds a NonNull), so no two
-        // writes meet.
+        // SAFETY: `loaded` is one word shared by several slots, but a Slot never leaves its thread (it holds a
+        // NonNull), so no two writes meet.
         unsafe { (*self.batch.as_ptr()).loaded.clear(self.slot) }
     }
 
@@ -191,7 +192,8 @@ impl Slot<'_> {
         unsafe { std::slice::from_raw_parts_mut(data, length) }
     }
 
-    /// Sets all bytes of the frame from `at` on; columns stay as they are if it lies behind what they show of either family.
+    /// Sets all bytes of the frame from `at` on; columns stay as they are if it lies behind what they show of either
+    /// family.
     pub fn fill_from(&mut self, at: usize, value: u8) {
         if at < usize::from(self.l3()) + 40 {
             self.unload();
@@ -202,8 +204,8 @@ impl Slot<'_> {
         frame.get_mut(at..).unwrap_or_default().fill(value);
     }
 
-    /// The Ethernet header's two addresses, for writing: nothing that columns show, where the network header is behind them. `None`
-    /// where the frame is too short.
+    /// The Ethernet header's two addresses, for writing: nothing that columns show, where the network header is behind
+    /// them. `None` where the frame is too short.
     #[inline(always)]
     pub fn addresses_mut(&mut self) -> Option<&mut [u8; 12]> {
         if self.l3() < 12 {
@@ -230,7 +232,8 @@ impl Slot<'_> {
 
     /// The packet's memory, and its buffer to be lent to it.
     fn buffer(&self) -> (&'static dyn Memory, Handle) {
-        // SAFETY: the slot is live. A Handle has no Drop, and this one is lent to `memory` only, while this borrow lasts.
+        // SAFETY: the slot is live. A Handle has no Drop, and this one is lent to `memory` only, while this borrow
+        // lasts.
         unsafe {
             let batch = self.batch.as_ptr();
             ((*batch).memory, Handle(NonNull::new_unchecked((*batch).handle[usize::from(self.slot)])))

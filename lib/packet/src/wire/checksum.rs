@@ -2,8 +2,8 @@
 //! The Internet checksum: whole (RFC 1071), over pseudo headers (RFC 768, RFC 8200 8.1), and incremental (RFC 1624).
 //!
 //! A *sum* is a partial one's complement sum of 16-bit words in network order, unfolded, in a `u32`: the functions here
-//! leave room to add thousands of them with `+`, then [`finish`]. A *checksum* is what the header's field holds: the folded sum's
-//! complement, host order.
+//! leave room to add thousands of them with `+`, then [`finish`]. A *checksum* is what the header's field holds: the
+//! folded sum's complement, host order.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

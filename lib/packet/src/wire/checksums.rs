@@ -5,8 +5,8 @@ use super::checksum::{pseudo_v4, pseudo_v6, sum};
 use super::protocol;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Writes the checksums of a frame whose network header is at `l3`. A frame that is too short for its headers is left as far as it is; a fragment's
-/// transport header, and those behind IPv6 extension headers, are left alone.
+/// Writes the checksums of a frame whose network header is at `l3`. A frame that is too short for its headers is left
+/// as far as it is; a fragment's transport header, and those behind IPv6 extension headers, are left alone.
 pub fn fill(frame: &mut [u8], l3: usize) {
     let Some(network) = frame.get_mut(l3..) else { return };
     match network.first().map(|first| first >> 4) {

@@ -8,8 +8,8 @@
 //!  options:         | type | len | data |               Pad1 is one zero byte without length
 //! ```
 //!
-//! The walk is bounded by the payload and by [`MAX_EXTENSIONS`]. It ends at the upper layer, at "no next header", at ESP
-//! (what follows is encrypted), and at any fragment but the first (what follows is not a header).
+//! The walk is bounded by the payload and by [`MAX_EXTENSIONS`]. It ends at the upper layer, at "no next header", at
+//! ESP (what follows is encrypted), and at any fragment but the first (what follows is not a header).
 
 use crate::wire::bytes::{be16, be32};
 use crate::wire::{Malformed, ipv6, protocol};
@@ -225,8 +225,8 @@ impl<'a> Ipv6Options<'a> {
         Ipv6Options { bytes, next: 0, current: 0 }
     }
 
-    /// Where the last returned item starts, in bytes from the extension header's start; for an error too, as a parameter
-    /// problem's pointer wants it.
+    /// Where the last returned item starts, in bytes from the extension header's start; for an error too, as a
+    /// parameter problem's pointer wants it.
     pub fn offset(&self) -> usize {
         2 + self.current
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The flow hash: which worker or which of several next hops a packet takes.
 //!
-//! Both directions of a flow get one value, so that one worker sees both: each end is hashed alone and the two are added.
-//! Fragments hash on their addresses only, since all but the first lack the ports and must not part from it.
+//! Both directions of a flow get one value, so that one worker sees both: each end is hashed alone and the two are
+//! added. Fragments hash on their addresses only, since all but the first lack the ports and must not part from it.
 
 use std::net::IpAddr;
 
@@ -12,9 +12,9 @@ use crate::wire::{Ethernet, Ipv4, Ipv6};
 
 /// The hash of a frame whose network header is at byte `l3` and of type `ethertype` (host order, tags taken off).
 ///
-/// Over addresses, protocol and ports for TCP, UDP, UDP-Lite, SCTP and DCCP; over addresses and protocol for the rest of IP;
-/// over addresses for fragments; over both MACs for everything else and for malformed packets. 0 for a frame too short
-/// for those. It neither checks the checksum nor needs the packet's end.
+/// Over addresses, protocol and ports for TCP, UDP, UDP-Lite, SCTP and DCCP; over addresses and protocol for the rest
+/// of IP; over addresses for fragments; over both MACs for everything else and for malformed packets. 0 for a frame too
+/// short for those. It neither checks the checksum nor needs the packet's end.
 #[inline]
 pub fn symmetric_hash(frame: &[u8], l3: usize, ethertype: u16) -> u32 {
     let packet = frame.get(l3..).unwrap_or_default();
@@ -27,8 +27,8 @@ pub fn symmetric_hash(frame: &[u8], l3: usize, ethertype: u16) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
-/// The hash of a packet that is known by its fields; `ports` is `None` for protocols without ports and for fragments, and
-/// `protocol` is 0 for fragments.
+/// The hash of a packet that is known by its fields; `ports` is `None` for protocols without ports and for fragments,
+/// and `protocol` is 0 for fragments.
 pub fn symmetric_hash_of(source: IpAddr, destination: IpAddr, protocol: u8, ports: Option<(u16, u16)>) -> u32 {
     let (from, to) = ports.unwrap_or((0, 0));
     let end = |address, port| match address {
@@ -94,8 +94,8 @@ fn join(a: u64, b: u64, protocol: u8) -> u64 {
     mix(a.wrapping_add(b).wrapping_add(u64::from(protocol)))
 }
 
-/// MurmurHash3's 64-bit finalizer: every input bit flips every output bit with a probability near one half. The constant
-/// in front keeps 0 from staying 0.
+/// MurmurHash3's 64-bit finalizer: every input bit flips every output bit with a probability near one half. The
+/// constant in front keeps 0 from staying 0.
 #[inline]
 fn mix(word: u64) -> u64 {
     let mut h = word ^ 0x9e37_79b9_7f4a_7c15;

@@ -90,8 +90,8 @@ pub const fn is_error(kind: u8) -> bool {
     kind < 128
 }
 
-/// Is this type one of neighbor discovery (RFC 4861 4) or of its secure kind (RFC 3971 6.4)? Such messages are never fragmented
-/// (RFC 6980).
+/// Is this type one of neighbor discovery (RFC 4861 4) or of its secure kind (RFC 3971 6.4)? Such messages are never
+/// fragmented (RFC 6980).
 pub const fn is_neighbor_discovery(kind: u8) -> bool {
     matches!(kind, ROUTER_SOLICITATION..=REDIRECT | 148 | 149)
 }
@@ -333,8 +333,9 @@ pub fn emit(
     Ok(len)
 }
 
-/// Writes a neighbor solicitation for `target`. `link_layer` is the sender's MAC, `None` in a duplicate address detection,
-/// whose `source` is `::` (RFC 4861 4.3). Returns its length, 24 or 32; [`Malformed::Short`] if it does not fit.
+/// Writes a neighbor solicitation for `target`. `link_layer` is the sender's MAC, `None` in a duplicate address
+/// detection, whose `source` is `::` (RFC 4861 4.3). Returns its length, 24 or 32; [`Malformed::Short`] if it does not
+/// fit.
 pub fn emit_solicitation(
     buf: &mut [u8],
     target: Ipv6Addr,

@@ -296,8 +296,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Ipv4<T> {
         self.set_checksum(checksum);
     }
 
-    /// Decrements the TTL and updates the checksum incrementally (RFC 1624, RFC 1812 5.3.1). The caller has checked that the
-    /// TTL is above 1; at 0 it stays 0.
+    /// Decrements the TTL and updates the checksum incrementally (RFC 1624, RFC 1812 5.3.1). The caller has checked
+    /// that the TTL is above 1; at 0 it stays 0.
     #[inline]
     pub fn decrement_ttl(&mut self) {
         let bytes = self.bytes.as_mut();

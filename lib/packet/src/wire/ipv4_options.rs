@@ -93,8 +93,8 @@ impl<'a> Ipv4Options<'a> {
         Ipv4Options { bytes, next: 0, current: 0 }
     }
 
-    /// Where the last returned item starts, in bytes from the first option byte: 20 less than in the header. For an error
-    /// too, as a parameter problem's pointer wants it.
+    /// Where the last returned item starts, in bytes from the first option byte: 20 less than in the header. For an
+    /// error too, as a parameter problem's pointer wants it.
     pub fn offset(&self) -> usize {
         self.current
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! A frame parsed as far as possible: everything that an [`Expression`](crate::Expression) asks for, and a line to read.
+//! A frame parsed as far as possible: everything that an [`Expression`](crate::Expression) asks for, and a line to
+//! read.
 //!
-//! Unlike the views this refuses nothing, as it serves to look at frames that are dropped because they are broken: whatever is
-//! cut off or makes no sense is `None`.
+//! Unlike the views this refuses nothing, as it serves to look at frames that are dropped because they are broken:
+//! whatever is cut off or makes no sense is `None`.
 
 use crate::wire::ethernet::{self, ethertype};
 use crate::wire::extension::ExtensionHeaders;
@@ -170,7 +171,8 @@ fn icmp6_name(kind: u8) -> &'static str {
     }
 }
 
-/// One line: `10.0.1.2.1000 > 10.0.2.2.2000: UDP, TTL 64, 50 bytes`. The MAC addresses only where there is nothing better.
+/// One line: `10.0.1.2.1000 > 10.0.2.2.2000: UDP, TTL 64, 50 bytes`. The MAC addresses only where there is nothing
+/// better.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((to, from)) = self.macs else { return write!(f, "{} bytes, no whole Ethernet header", self.length) };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Super-frames: one frame that stands for many segments of TCP, or many datagrams of UDP, of one flow (Linux: generic segmentation
-//! offload, Documentation/networking/segmentation-offloads.rst).
+//! Super-frames: one frame that stands for many segments of TCP, or many datagrams of UDP, of one flow (Linux: generic
+//! segmentation offload, Documentation/networking/segmentation-offloads.rst).
 //!
 //! ```text
 //! +---------+----------------------------------+        +---------+-----------+   +---------+-----------+   +---------+----+
@@ -8,8 +8,8 @@
 //! +---------+----------------------------------+        +---------+-----------+   +---------+-----------+   +---------+----+
 //! ```
 //!
-//! Its headers are those of the first segment but for lengths, and flags that belong to the last. The *GSO size* says how many bytes of
-//! payload a segment has at most. Its transport checksum covers the pseudo header alone.
+//! Its headers are those of the first segment but for lengths, and flags that belong to the last. The *GSO size* says
+//! how many bytes of payload a segment has at most. Its transport checksum covers the pseudo header alone.
 
 use crate::wire::checksum::{finish, fold, pseudo_v4, pseudo_v6, sum};
 use crate::wire::ethernet::ethertype;
@@ -163,7 +163,8 @@ impl<'a> SuperFrame<'a> {
         transport[field..field + 2].copy_from_slice(&check.to_be_bytes());
     }
 
-    /// The sum of the pseudo header of `frame`, whose addresses are where this one's are, for a transport of `length` bytes.
+    /// The sum of the pseudo header of `frame`, whose addresses are where this one's are, for a transport of `length`
+    /// bytes.
     fn pseudo(&self, frame: &[u8], length: usize) -> u32 {
         let network = &frame[self.network..];
         if self.v6 {

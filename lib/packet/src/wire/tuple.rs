@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The 5-tuple of one packet, as filters match it: addresses, upper-layer protocol, ports, and what of these the packet does not show.
+//! The 5-tuple of one packet, as filters match it: addresses, upper-layer protocol, ports, and what of these the packet
+//! does not show.
 //!
-//! A later fragment does not show the ports of its datagram, nor does a packet that ends before them. Of IPv6, a chain of extension headers
-//! that is broken, longer than [`MAX_EXTENSIONS`](super::extension::MAX_EXTENSIONS), or that goes on in a later fragment hides the protocol.
+//! A later fragment does not show the ports of its datagram, nor does a packet that ends before them. Of IPv6, a chain
+//! of extension headers that is broken, longer than [`MAX_EXTENSIONS`](super::extension::MAX_EXTENSIONS), or that goes
+//! on in a later fragment hides the protocol.
 
 use super::ethernet::ethertype;
 use super::extension::is_extension;
@@ -18,8 +20,8 @@ pub fn has_ports(protocol: u8) -> bool {
     WITH_PORTS.contains(&protocol)
 }
 
-/// Where the IP header of a frame is, behind the Ethernet header and at most one tag of whatever type, and whether it is IPv6's; `None` for a
-/// frame of another type.
+/// Where the IP header of a frame is, behind the Ethernet header and at most one tag of whatever type, and whether it
+/// is IPv6's; `None` for a frame of another type.
 pub fn network(frame: &[u8]) -> Option<(usize, bool)> {
     let kind = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let at = if vlan::is_tag(kind(12)?) { 18 } else { 14 };

@@ -105,7 +105,8 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Vlan<T> {
     }
 }
 
-/// Writes a tag with priority 0 at the start of `buf` and returns its length, 4; [`Malformed::Short`] if it does not fit.
+/// Writes a tag with priority 0 at the start of `buf` and returns its length, 4; [`Malformed::Short`] if it does not
+/// fit.
 pub fn emit(buf: &mut [u8], vid: u16, ethertype: u16) -> Result<usize, Malformed> {
     let mut tag = Vlan::new(buf)?;
     tag.set_pcp(0);

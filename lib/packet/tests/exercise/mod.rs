@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! Calls everything that a view has, on any bytes: one function per view, shared by `cargo test` and by the fuzz target `views`.
+//! Calls everything that a view has, on any bytes: one function per view, shared by `cargo test` and by the fuzz target
+//! `views`.
 //!
-//! Each returns whether the view accepted the bytes. If it did, what it reports must be consistent, and what the setters
-//! write must read back. Setters may leave wrong lengths behind; reading must survive these as well.
+//! Each returns whether the view accepted the bytes. If it did, what it reports must be consistent, and what the
+//! setters write must read back. Setters may leave wrong lengths behind; reading must survive these as well.
 
 use std::fmt::Debug;
 use std::hint::black_box as keep;

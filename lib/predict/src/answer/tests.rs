@@ -107,7 +107,8 @@ fn links_of_uneven_flows() {
     assert!(answer.sentence.contains("the link is the limit"), "{}", answer.sentence);
 }
 
-/// Random packets overflow a ring of one place long before the core is full: the rate was once given as one without loss.
+/// Random packets overflow a ring of one place long before the core is full: the rate was once given as one without
+/// loss.
 #[test]
 fn what_small_rings_lose_is_told() {
     let mut asked = question("0.9Mpps", "1", None);
@@ -223,7 +224,8 @@ fn a_simulation_is_used_where_it_must_and_where_it_shall() {
     assert_eq!(simulated(&never, &simulator, &|_, _| panic!("never")).rows[0].figures.mean_ns, None);
 }
 
-/// A simulation offers what its random numbers yield: in overload, that raised the accepted rate above what cores can do.
+/// A simulation offers what its random numbers yield: in overload, that raised the accepted rate above what cores can
+/// do.
 #[test]
 fn overloaded_cores_accept_what_they_can() {
     let of = |loss: f64, accepted: f64| {

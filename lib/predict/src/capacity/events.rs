@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Figures at a rate event by event: of routers whose idle cores send what waits, take their time to look, or are taken away.
+//! Figures at a rate event by event: of routers whose idle cores send what waits, take their time to look, or are taken
+//! away.
 
 use super::Capacity;
 use crate::figures::{Figures, Method, Methods, Percentiles};

@@ -31,8 +31,8 @@ impl Capacity {
         solved.collect()
     }
 
-    /// A core's rates over those at its limit. Bursts from rings that get less than others are smaller and cost more for each
-    /// packet, so this may be more than the packets over what the core can do in full bursts.
+    /// A core's rates over those at its limit. Bursts from rings that get less than others are smaller and cost more
+    /// for each packet, so this may be more than the packets over what the core can do in full bursts.
     pub(super) fn load(&self, rates: &[f64]) -> f64 {
         match rates {
             [only] => only / 1e9 / self.server.capacity(),
@@ -40,11 +40,12 @@ impl Capacity {
         }
     }
 
-    /// What a core's rings lose, at most and at least, as shares. A ring that is full loses packets while others have room: more than
-    /// one ring with all places would, less than one with the places of a single ring, which is full whenever one of them is.
+    /// What a core's rings lose, at most and at least, as shares. A ring that is full loses packets while others have
+    /// room: more than one ring with all places would, less than one with the places of a single ring, which is
+    /// full whenever one of them is.
     ///
-    /// If one of them gets more than the others, the latter is not all: each has to wait for the bursts of the others, and loses about
-    /// as much as one whose every burst takes as long as all of theirs.
+    /// If one of them gets more than the others, the latter is not all: each has to wait for the bursts of the others,
+    /// and loses about as much as one whose every burst takes as long as all of theirs.
     fn losses(&self, rates: &[f64], merged: &BatchServer, load: f64) -> Result<[f64; 2], TooLarge> {
         let rate: f64 = rates.iter().sum();
         // A ring that gets more than the others may be full all the time.

@@ -222,8 +222,8 @@ fn links_space_packets() {
     assert_eq!(at(4.5, 1.5e6), Method::Approximate(SPACED), "on a wire that is busy for a fifth of the time");
 }
 
-/// Cores that sleep are busy with waking up, too; frames of several sizes, or a small ring, lose packets that come close together.
-/// Without it, all this was called exact.
+/// Cores that sleep are busy with waking up, too; frames of several sizes, or a small ring, lose packets that come
+/// close together. Without it, all this was called exact.
 #[test]
 fn equal_distances_are_exact_only_where_they_are() {
     let of = |change: &dyn Fn(&mut Router), sizes: &str, flows: u32| {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //! Which model: among those that the points determine, the one that predicts points best that were not part of its fit.
 //!
-//! Each point is predicted by a fit without it (leave-one-out). The models minimise errors of different things, of rates and
-//! of times, so information criteria such as AICc, which compare likelihoods of the same data, do not apply as they are, and
-//! need more points than parameters by two; errors of rates predicted for points left out are comparable, and count
-//! superfluous parameters against a model by themselves. Of models whose mean square error is at most a standard error
-//! above the smallest, the one with the fewest parameters is taken (the one-standard-error rule: Breiman et al., 1984;
-//! Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, section 7.10).
+//! Each point is predicted by a fit without it (leave-one-out). The models minimise errors of different things, of
+//! rates and of times, so information criteria such as AICc, which compare likelihoods of the same data, do not apply
+//! as they are, and need more points than parameters by two; errors of rates predicted for points left out are
+//! comparable, and count superfluous parameters against a model by themselves. Of models whose mean square error is at
+//! most a standard error above the smallest, the one with the fewest parameters is taken (the one-standard-error rule:
+//! Breiman et al., 1984; Hastie, Tibshirani and Friedman, The Elements of Statistical Learning, section 7.10).
 
 use super::design::Kind;
 use super::lines::Fitted;

@@ -39,8 +39,8 @@ pub struct Suggested {
     pub solved: usize,
 }
 
-/// Numbers of cores without which contention is not told from noise: two points of two cores suggested 359 ns a burst, which made
-/// 118 Mpps of the 377 that sixteen cores forwarded.
+/// Numbers of cores without which contention is not told from noise: two points of two cores suggested 359 ns a burst,
+/// which made 118 Mpps of the 377 that sixteen cores forwarded.
 const NUMBERS_OF_CORES: usize = 3;
 
 /// A fitted model.

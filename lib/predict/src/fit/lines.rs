@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Which points the cores limited, as a fit is based on these. If links did, the rate says nothing about the cores.
 //!
-//! A point's column `bound` says it. Where that is empty, points whose rate, shared evenly by the cores, is what their flows
-//! brought are left out at first; then the model is fitted, and fitted again without those whose rate it says the links
-//! limit, until nothing changes. A point that the model takes for limited by links, but that was measured to be well below
-//! what they allow, stays: there the model is wrong, and its error should show.
+//! A point's column `bound` says it. Where that is empty, points whose rate, shared evenly by the cores, is what their
+//! flows brought are left out at first; then the model is fitted, and fitted again without those whose rate it says the
+//! links limit, until nothing changes. A point that the model takes for limited by links, but that was measured to be
+//! well below what they allow, stays: there the model is wrong, and its error should show.
 
 use super::design::{Factor, Kind};
 use super::estimate::{Estimate, estimate};

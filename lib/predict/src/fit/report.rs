@@ -73,7 +73,8 @@ pub struct Parameter {
     pub low: Option<f64>,
     /// The upper end of the 95 % confidence interval.
     pub high: Option<f64>,
-    /// Why it was not solved for. If points suggest a value all the same, the interval is from 0 to what they suggest at most.
+    /// Why it was not solved for. If points suggest a value all the same, the interval is from 0 to what they suggest
+    /// at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
 }

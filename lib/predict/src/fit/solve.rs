@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! Least squares on relative errors, by orthogonal transformations.
 //!
-//! Each point is a row, its regressors divided by what was measured, so that the parameters' sum should come to 1 and its
-//! difference from 1 is the relative error. Columns are scaled to length 1 before anything is decided about them.
+//! Each point is a row, its regressors divided by what was measured, so that the parameters' sum should come to 1 and
+//! its difference from 1 is the relative error. Columns are scaled to length 1 before anything is decided about them.
 
 use nalgebra::{DMatrix, DVector};
 

@@ -83,7 +83,8 @@ impl Wrong {
     }
 }
 
-/// A JSON object with each key once. (By themselves, serde's structures also take lists, and maps take the last of two.)
+/// A JSON object with each key once. (By themselves, serde's structures also take lists, and maps take the last of
+/// two.)
 #[derive(Default)]
 struct Object(Map<String, Value>);
 

@@ -2,20 +2,22 @@
 //! A server that takes up to B packets at once from a ring with K places: M/G^\[1,B\]/1/K.
 //!
 //! The server looks into the ring whenever it is done: with q packets there it takes n = min(q, B) of them, works for
-//! T(n) = burst + the sum of n service times, and hands all n over at the end. An empty ring makes it wait for one packet; if
-//! it slept by then, it wakes first, and more packets come meanwhile. Packets that find K in the ring are lost. With B = 1 and
-//! no overhead this is M/G/1/K; with constant times M/D/1/K.
+//! T(n) = burst + the sum of n service times, and hands all n over at the end. An empty ring makes it wait for one
+//! packet; if it slept by then, it wakes first, and more packets come meanwhile. Packets that find K in the ring are
+//! lost. With B = 1 and no overhead this is M/G/1/K; with constant times M/D/1/K.
 //!
-//! What is in the ring at the ends of services is a Markov chain ("embedded": Kendall 1953; for bulk service Bailey 1954). Its
-//! stationary distribution comes from Grassmann, Taksar and Heyman's elimination (1985), which adds, multiplies and divides
-//! positive numbers only; it keeps the band that the matrix has, as no step takes more than B packets out.
+//! What is in the ring at the ends of services is a Markov chain ("embedded": Kendall 1953; for bulk service Bailey
+//! 1954). Its stationary distribution comes from Grassmann, Taksar and Heyman's elimination (1985), which adds,
+//! multiplies and divides positive numbers only; it keeps the band that the matrix has, as no step takes more than B
+//! packets out.
 
 use super::poisson::{convolve, poisson, tails};
 
 /// Most matrix elements, and most steps of the elimination, that are worthwhile; beyond, simulate.
 const MAX_ELEMENTS: usize = 40_000_000;
 const MAX_STEPS: f64 = 4e9;
-/// Most packets expected in a full burst's time or in the time to wake, and most probabilities of arrivals in bursts of all sizes.
+/// Most packets expected in a full burst's time or in the time to wake, and most probabilities of arrivals in bursts of
+/// all sizes.
 const MAX_ARRIVALS: f64 = 1e6;
 const MAX_PROBABILITIES: f64 = 2e7;
 /// What is less likely than this is taken as impossible. Its inverse, times itself, is still a number.
@@ -98,7 +100,8 @@ impl BatchServer {
     /// The steady state with `rate` Poisson arrivals per nanosecond.
     ///
     /// # Errors
-    /// Rings and bursts of many thousand packets, whose chain would take minutes; millions of packets in a burst's time.
+    /// Rings and bursts of many thousand packets, whose chain would take minutes; millions of packets in a burst's
+    /// time.
     pub fn solve(&self, rate: f64) -> Result<Steady, TooLarge> {
         let waking_ns = self.sleep.map_or(0.0, |sleep| sleep.wake_ns);
         let in_burst = rate * self.burst_time(self.burst);
@@ -157,8 +160,8 @@ impl BatchServer {
         all
     }
 
-    /// The ring's places, or fewer if the queue practically never gets there: below full load its tail falls like `z^-q`, z > 1
-    /// being the root of `E[z^arrivals in T(B)] = z^B`.
+    /// The ring's places, or fewer if the queue practically never gets there: below full load its tail falls like
+    /// `z^-q`, z > 1 being the root of `E[z^arrivals in T(B)] = z^B`.
     fn places(&self, rate: f64) -> usize {
         if rate >= self.capacity() {
             return self.ring;
@@ -326,8 +329,8 @@ impl Steady {
     }
 }
 
-/// Packets that are lost in an interval which begins with `rest` in the ring, and packets in the ring, as the mean number that
-/// arrivals of the interval find there, per arrival expected in it.
+/// Packets that are lost in an interval which begins with `rest` in the ring, and packets in the ring, as the mean
+/// number that arrivals of the interval find there, per arrival expected in it.
 ///
 /// The expected time with j arrivals so far is `P(more than j arrive) / rate`.
 fn during(above: &[f64], rest: usize, places: usize) -> (f64, f64) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //! A core with its rings and its transmit buffers, event by event: for what has no closed form here.
 //!
-//! The core goes round: it looks into each of its rings, takes up to B packets from it, works for T(n) = burst + the sum of n service
-//! times, and puts what it has into the transmit buffer of the port that this ring's packets leave by. A buffer is sent when it holds
-//! enough, when its first packet has waited for the timeout, and, if the router does so, at the end of a round that brought nothing. Such
-//! a round takes some time itself, so a packet that comes to an idle core waits for the next look.
+//! The core goes round: it looks into each of its rings, takes up to B packets from it, works for T(n) = burst + the
+//! sum of n service times, and puts what it has into the transmit buffer of the port that this ring's packets leave by.
+//! A buffer is sent when it holds enough, when its first packet has waited for the timeout, and, if the router does so,
+//! at the end of a round that brought nothing. Such a round takes some time itself, so a packet that comes to an idle
+//! core waits for the next look.
 
 use super::chain::Sleep;
 use rand::rngs::StdRng;
@@ -21,8 +22,8 @@ pub struct Buffer {
     pub size: usize,
     /// How long the first one waits for others at most, in nanoseconds.
     pub timeout_ns: f64,
-    /// Whether it is sent at the end of a round without packets. Then packets of a burst join it together, and half as many as it holds are
-    /// sent at once if they find it empty; else they join it one by one.
+    /// Whether it is sent at the end of a round without packets. Then packets of a burst join it together, and half as
+    /// many as it holds are sent at once if they find it empty; else they join it one by one.
     pub idle: bool,
 }
 
@@ -116,8 +117,8 @@ struct Run<'a> {
 }
 
 impl Core {
-    /// Offers packets at these rates per nanosecond to its rings, at random or at equal distances: `warm_up` that are not counted, then
-    /// `count`.
+    /// Offers packets at these rates per nanosecond to its rings, at random or at equal distances: `warm_up` that are
+    /// not counted, then `count`.
     pub fn run(&self, rates: &[f64], poisson: bool, warm_up: u64, count: u64) -> Seen {
         let ring = |rate: &f64| Ring {
             gap: 1.0 / rate,

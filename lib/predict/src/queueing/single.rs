@@ -5,8 +5,8 @@ use super::poisson::{poisson, tails};
 
 /// Mean wait of M/G/1 (Pollaczek 1930, Khinchine 1932): `rate E[x^2] / (2 (1 - rate E[x]))`, in nanoseconds.
 ///
-/// `rate` in packets per nanosecond; `packets` are service times in nanoseconds with their probabilities. None where the load
-/// is 1 or more: the queue grows for ever.
+/// `rate` in packets per nanosecond; `packets` are service times in nanoseconds with their probabilities. None where
+/// the load is 1 or more: the queue grows for ever.
 pub fn mean_wait(rate: f64, packets: &[(f64, f64)]) -> Option<f64> {
     let (mut mean, mut square) = (0.0, 0.0);
     for (probability, time) in packets {
@@ -32,8 +32,8 @@ const NEGLIGIBLE: f64 = 1e-13;
 const MAX_QUEUE: usize = 100_000;
 
 impl Md1 {
-    /// Queue with `rate` packets per nanosecond and a service time in nanoseconds. None where the load is 1 or more, or so near
-    /// that the queue has no end within 100,000 packets.
+    /// Queue with `rate` packets per nanosecond and a service time in nanoseconds. None where the load is 1 or more, or
+    /// so near that the queue has no end within 100,000 packets.
     pub fn new(rate: f64, service: f64) -> Option<Self> {
         let load = rate * service;
         if !(rate > 0.0 && service > 0.0 && load < 1.0) {
@@ -41,8 +41,8 @@ impl Md1 {
         }
         let arrivals = poisson(load);
         let above = tails(&arrivals);
-        // Probabilities of n packets in the system. As often as it falls from n + 1 to n it rises from at most n to above:
-        // p[n+1] a[0] = p[0] P(A > n) + sum over k = 1..n of p[k] P(A > n - k + 1).
+        // Probabilities of n packets in the system. As often as it falls from n + 1 to n it rises from at most n to
+        // above: p[n+1] a[0] = p[0] P(A > n) + sum over k = 1..n of p[k] P(A > n - k + 1).
         let mut system = vec![1.0 - load];
         let mut known = 1.0 - load;
         while 1.0 - known > NEGLIGIBLE {
@@ -70,9 +70,9 @@ impl Md1 {
 
     /// Probability of a wait of at most `time` nanoseconds.
     ///
-    /// G. J. Franx, "A simple solution for the M/D/c waiting time distribution", Operations Research Letters 29 (2001), with
-    /// c = 1: for `(k-1) D <= t < k D`, `P(W <= t) = exp(-y) sum over j = 0..k-1 of Q[k-1-j] y^j / j!`, `y = rate (k D - t)`,
-    /// Q\[m\] the probability that at most m wait. No term is negative, unlike in Erlang's series.
+    /// G. J. Franx, "A simple solution for the M/D/c waiting time distribution", Operations Research Letters 29 (2001),
+    /// with c = 1: for `(k-1) D <= t < k D`, `P(W <= t) = exp(-y) sum over j = 0..k-1 of Q[k-1-j] y^j / j!`, `y =
+    /// rate (k D - t)`, Q\[m\] the probability that at most m wait. No term is negative, unlike in Erlang's series.
     pub fn wait_at_most(&self, time: f64) -> f64 {
         if time < 0.0 {
             return 0.0;
@@ -119,7 +119,8 @@ mod tests {
         let queue = Md1::new(0.005, 100.0).unwrap();
         assert!((queue.mean_sojourn() - 150.0).abs() < 1e-9);
         assert!((queue.wait_at_most(0.0) - 0.5).abs() < 1e-12);
-        // Erlang's series, two terms, exact below two service times: (1 - r) (e^(r t) - r (t - 1) e^(r (t - 1))), t in services.
+        // Erlang's series, two terms, exact below two service times: (1 - r) (e^(r t) - r (t - 1) e^(r (t - 1))), t in
+        // services.
         let erlang =
             |t: f64| 0.5 * ((0.5 * t).exp() - if t > 1.0 { 0.5 * (t - 1.0) * (0.5 * (t - 1.0)).exp() } else { 0.0 });
         for t in [0.1, 0.5, 0.99, 1.0, 1.3, 1.99] {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 //! The distribution of the sojourn time at a [`BatchServer`](super::BatchServer), on a grid.
 //!
-//! A packet that arrives with j others in the ring waits for the rest R of the service (or of the time to wake), then for
-//! m = j / B full bursts, then for its own: that has the packets between the burst's first and itself, itself, and as many of
-//! those behind it as have come by then and fit. So
+//! A packet that arrives with j others in the ring waits for the rest R of the service (or of the time to wake), then
+//! for m = j / B full bursts, then for its own: that has the packets between the burst's first and itself, itself, and
+//! as many of those behind it as have come by then and fit. So
 //!
 //! ```text
 //! sojourn = R + T(B) + ... + T(B) + T(n),   n = min(B, j % B + 1 + Poisson(rate (R + m T(B))))
 //! ```
 //!
-//! The chain gives how services begin; R and j follow from the time since (both grow and shrink with it, so they are kept
-//! together); T(n) are convolutions of service times. Time has cells of the same width, as many as make the result exact to
-//! about a thousandth. Everything is added up, nothing is drawn at random.
+//! The chain gives how services begin; R and j follow from the time since (both grow and shrink with it, so they are
+//! kept together); T(n) are convolutions of service times. Time has cells of the same width, as many as make the result
+//! exact to about a thousandth. Everything is added up, nothing is drawn at random.
 //!
-//! One thing is left out: in a ring that is full behind the packet, some of those who would share its burst are lost. That
-//! matters only where the ring is smaller than two bursts and full; the mean, which the chain knows exactly, tells.
+//! One thing is left out: in a ring that is full behind the packet, some of those who would share its burst are lost.
+//! That matters only where the ring is smaller than two bursts and full; the mean, which the chain knows exactly,
+//! tells.
 
 use super::chain::{Steady, TooLarge};
 use super::poisson::{convolve, cut, poisson};
@@ -216,7 +217,8 @@ impl<'a> Grid<'a> {
         let full = bursts.saturating_sub(1) as f64 * server.burst_ns + longest(steady, bursts * server.burst);
         let all = service.max(wake_ns) + full + service;
         let mut cells = CELLS.min(TARGET_SUMS / (most * most) as f64).max(400.0);
-        // Where packets are lost, it matters which of those arriving within a cell was first, so there should rarely be two.
+        // Where packets are lost, it matters which of those arriving within a cell was first, so there should rarely be
+        // two.
         if steady.loss > NEGLIGIBLE_LOSS {
             cells = cells.max(4.0 * all * steady.rate);
         }

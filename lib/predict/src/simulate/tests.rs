@@ -30,7 +30,8 @@ fn scenario() -> Scenario {
     }
 }
 
-/// Runs a script instead of the simulator. It is called with `--scenario=-`, and has the scenario on its standard input.
+/// Runs a script instead of the simulator. It is called with `--scenario=-`, and has the scenario on its standard
+/// input.
 fn run(script: &str, timeout: Duration) -> Result<Figures, SimulationError> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(PROGRAM);

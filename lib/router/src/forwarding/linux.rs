@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The part of the tables that the follower of Linux may touch: interfaces, and the routes of source Linux. Its audit also
-//! compares and repairs lookup structures and next hops.
+//! The part of the tables that the follower of Linux may touch: interfaces, and the routes of source Linux. Its audit
+//! also compares and repairs lookup structures and next hops.
 
 use super::Forwarding;
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};

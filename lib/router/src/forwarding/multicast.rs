@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Routes of groups: the configuration's, those of Linux, and the table in which workers and the slow path look them up.
+//! Routes of groups: the configuration's, those of Linux, and the table in which workers and the slow path look them
+//! up.
 
 use perigee_config::Config;
 use perigee_fib::{Interfaces, MulticastCounters, MulticastInput, MulticastOrigin, MulticastTable};
@@ -89,7 +90,8 @@ pub(crate) enum Asks {
     Assistant,
 }
 
-/// What becomes of a packet in the slow path; in the order of the fast path's module `multicast`, from which it may come.
+/// What becomes of a packet in the slow path; in the order of the fast path's module `multicast`, from which it may
+/// come.
 pub(crate) fn decide(
     asks: Asks,
     table: &MulticastTable,

@@ -187,7 +187,8 @@ impl Forwarding {
             if out.is_empty() {
                 self.warn_of(error);
             }
-            // The last first: a route may have been named twice. Held: what has no room now is in the routing table, and tried again.
+            // The last first: a route may have been named twice. Held: what has no room now is in the routing table,
+            // and tried again.
             self.hold();
             out.into_iter().rev().for_each(|(_, undo)| self.unset_route(undo));
             self.publish_or_warn();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A reload's part of the tables: static routes and filters change in place, or everything is built from scratch and replaces
-//! the old tables. Either way nothing is final until the script has been loaded with the new tables.
+//! A reload's part of the tables: static routes and filters change in place, or everything is built from scratch and
+//! replaces the old tables. Either way nothing is final until the script has been loaded with the new tables.
 
 use super::configured::interfaces;
 use super::{Filters, Forwarding, ForwardingError, Links, NEXT_HOPS, Routing, Undo, lock, seed, tables};
@@ -37,8 +37,8 @@ pub(crate) struct Replacement {
 const MOST_SENTENCES: usize = 20;
 
 impl Forwarding {
-    /// For unchanged interfaces and lookup structures: static routes and filters change in place. Workers see them with the next
-    /// publication, scripts that are loaded see them now.
+    /// For unchanged interfaces and lookup structures: static routes and filters change in place. Workers see them with
+    /// the next publication, scripts that are loaded see them now.
     ///
     /// # Errors
     /// A route does not fit; nothing has changed.
@@ -74,8 +74,8 @@ impl Forwarding {
         self.publish_or_warn();
     }
 
-    /// Builds new tables for a new configuration, with what Linux, operators and neighbors have added to the old ones. Scripts
-    /// that are loaded see them now, workers do not.
+    /// Builds new tables for a new configuration, with what Linux, operators and neighbors have added to the old ones.
+    /// Scripts that are loaded see them now, workers do not.
     ///
     /// # Errors
     /// Something does not fit; nothing has changed.
@@ -176,7 +176,8 @@ impl Forwarding {
                 let same = same.filter(|id| new.may_be_on(*id, address));
                 same.map(Some).ok_or(ForwardingError::GatewayGone)
             }
-            // A gateway that was found on a connected network must still be on one; others are reached by whatever leads there.
+            // A gateway that was found on a connected network must still be on one; others are reached by whatever
+            // leads there.
             None if is_connected(&self.routing, address) && !is_connected(new, address) => {
                 Err(ForwardingError::GatewayGone)
             }
@@ -200,8 +201,8 @@ impl Forwarding {
     }
 }
 
-/// The interfaces of a new configuration, each as Linux has it now except for what the configuration changes; those that only
-/// Linux has come last.
+/// The interfaces of a new configuration, each as Linux has it now except for what the configuration changes; those
+/// that only Linux has come last.
 fn merged(before: Vec<Interface>, now: &Interfaces, mut list: Vec<Interface>) -> Vec<Interface> {
     let place = |interface: &Interface| (interface.port, interface.vlan);
     for interface in &mut list {

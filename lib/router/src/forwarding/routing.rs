@@ -312,8 +312,8 @@ impl Routing {
         Ok(result?)
     }
 
-    /// The ports of these numbers have no link, and all others have one. What is sent over it takes another way at once, as far as next
-    /// hops decide that; prefixes follow in [turns](Self::follow_links).
+    /// The ports of these numbers have no link, and all others have one. What is sent over it takes another way at
+    /// once, as far as next hops decide that; prefixes follow in [turns](Self::follow_links).
     ///
     /// # Errors
     /// There is no room for the next hops of other ways. What has room is done.
@@ -397,8 +397,8 @@ impl Routing {
         Ok(undo)
     }
 
-    /// Takes back what [`follow_static`](Self::follow_static) did, which names no route twice. What was added leaves first and makes room;
-    /// what has none even then is in the routing table all the same, and tried again.
+    /// Takes back what [`follow_static`](Self::follow_static) did, which names no route twice. What was added leaves
+    /// first and makes room; what has none even then is in the routing table all the same, and tried again.
     pub fn undo(&mut self, mut undo: Vec<Undo>) {
         self.changed = true;
         undo.sort_by_key(|(.., before)| before.is_some());
@@ -466,8 +466,8 @@ impl Routing {
         self.fib.required_neighbors().into_iter().collect()
     }
 
-    /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and packets that are for the
-    /// neighbor itself are sent by the fast path from now on, or no longer.
+    /// A neighbor has been resolved, changed or (without a MAC address) lost: its next hops change, and packets that
+    /// are for the neighbor itself are sent by the fast path from now on, or no longer.
     ///
     /// # Errors
     /// There is no room for it: such packets stay in the slow path. Routes through it have the new address.
@@ -483,8 +483,8 @@ impl Routing {
         self.fib.set_on_link(interface, address, mac.is_some() && !is_link_local(address))
     }
 
-    /// Whether a neighbor of this address can be on an interface: it is on the network of one of the interface's addresses,
-    /// link-local, or on the link by a route, as a peer is.
+    /// Whether a neighbor of this address can be on an interface: it is on the network of one of the interface's
+    /// addresses, link-local, or on the link by a route, as a peer is.
     pub fn may_be_on(&self, interface: InterfaceId, address: IpAddr) -> bool {
         let Some(Interface { addresses, .. }) = self.interfaces.get(interface) else { return false };
         is_link_local(address)
@@ -499,9 +499,9 @@ fn down(interfaces: &Interfaces, no_link: &BTreeSet<u16>) -> BTreeSet<InterfaceI
     interfaces.iter().filter(|(_, interface)| is_down(interface)).map(|(id, _)| id).collect()
 }
 
-/// The router's own addresses, their networks, and those networks' broadcast and subnet-router anycast addresses. An interface
-/// that is down has none of them; link-local addresses are not routed. The networks of the interfaces in `linux_connects` are routes
-/// of Linux. Last come addresses that are on no interface.
+/// The router's own addresses, their networks, and those networks' broadcast and subnet-router anycast addresses. An
+/// interface that is down has none of them; link-local addresses are not routed. The networks of the interfaces in
+/// `linux_connects` are routes of Linux. Last come addresses that are on no interface.
 fn own(interfaces: &Interfaces, linux_connects: &BTreeSet<InterfaceId>) -> Vec<(Prefix, Route)> {
     let mut routes = Vec::new();
     let up = interfaces.iter().filter(|(_, interface)| interface.up);

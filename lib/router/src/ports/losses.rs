@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What the kernel has lost on an interface that the router uses, summed over its successors if it is deleted and made again.
+//! What the kernel has lost on an interface that the router uses, summed over its successors if it is deleted and made
+//! again.
 
 use perigee_netlink::LinkLosses;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The Linux interfaces under ports: some drivers do not report that the cable is out, but Linux does; and one that is deleted and
-//! made again has to be prepared again.
+//! The Linux interfaces under ports: some drivers do not report that the cable is out, but Linux does; and one that is
+//! deleted and made again has to be prepared again.
 
 use perigee_net::MacAddr;
 use perigee_netlink::message::{Link, Message};
@@ -109,7 +109,8 @@ impl Underlay {
 }
 
 impl Under {
-    /// Takes note of the name that it has now, and says what that means: sockets and drivers know their interface by its name.
+    /// Takes note of the name that it has now, and says what that means: sockets and drivers know their interface by
+    /// its name.
     fn renamed(&mut self, configured: &str, now: &str) {
         if self.name == now {
             return;
@@ -193,7 +194,8 @@ mod tests {
         assert!(report(6, "eth0").is_empty());
     }
 
-    /// A renamed interface was known by its name alone: whatever took that name was prepared, and the port's carrier was lost.
+    /// A renamed interface was known by its name alone: whatever took that name was prepared, and the port's carrier
+    /// was lost.
     #[test]
     fn a_link_that_is_renamed_is_still_the_ports() {
         let reports = Reports::default();

@@ -20,7 +20,8 @@ impl Answers<ShowConfig> for View<'_> {
     }
 }
 
-/// Comments about addresses that interfaces have and the configuration does not, and the reverse: a restart loses the former.
+/// Comments about addresses that interfaces have and the configuration does not, and the reverse: a restart loses the
+/// former.
 fn by_hand(view: &View<'_>) -> String {
     let mut lines = Vec::new();
     for (configured, (_, live)) in view.config.interfaces.iter().zip(view.forwarding.interfaces().iter()) {

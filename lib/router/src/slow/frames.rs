@@ -68,8 +68,8 @@ impl SlowThread {
         }
     }
 
-    /// Takes a super-frame segment by segment: one that is too big for its way may well be of segments that can be fragmented. Only
-    /// the first can be traced.
+    /// Takes a super-frame segment by segment: one that is too big for its way may well be of segments that can be
+    /// fragmented. Only the first can be traced.
     fn punted_whole(
         &mut self,
         interface: InterfaceId,

@@ -13,8 +13,8 @@ use perigee_net::Interface;
 use perigee_slowpath::{Input, NeighborInfo};
 
 impl SlowThread {
-    /// Checks the ports' links when that is due, and lets prefixes leave links that are down, for a bounded time; returns whether there
-    /// was anything to do.
+    /// Checks the ports' links when that is due, and lets prefixes leave links that are down, for a bounded time;
+    /// returns whether there was anything to do.
     pub(super) fn mind_links(&mut self, now: u64) -> bool {
         let due = now >= self.next_links;
         if due {
@@ -34,7 +34,8 @@ impl SlowThread {
         busy
     }
 
-    /// Checks the ports' links and reports changes: to the tables first, then to Linux; returns whether any has changed.
+    /// Checks the ports' links and reports changes: to the tables first, then to Linux; returns whether any has
+    /// changed.
     pub(super) fn look_at_links(&mut self) -> bool {
         let changed = self.parts.ports.look_at_links();
         if !changed.is_empty() {
@@ -85,7 +86,8 @@ impl SlowThread {
         self.carry_out();
     }
 
-    /// Hands out traces that have ended, and turns off taps whose clients are gone; returns whether there was anything to do.
+    /// Hands out traces that have ended, and turns off taps whose clients are gone; returns whether there was anything
+    /// to do.
     pub(super) fn mind_taps(&mut self) -> bool {
         if self.taps.is_empty() {
             return false;

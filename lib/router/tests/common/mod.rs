@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A whole router on heap packets: ports, workers with the native loop, slow path, tables. The tests drive it, on one thread.
+//! A whole router on heap packets: ports, workers with the native loop, slow path, tables. The tests drive it, on one
+//! thread.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
@@ -241,7 +242,8 @@ impl Bed {
         Bed::build(text, path, queues, Lookups::default(), LinuxFeeds::default(), Some(below))
     }
 
-    /// A router that follows Linux. Each port then has a twin: number 10 and so on in Linux, with nobody at its other end.
+    /// A router that follows Linux. Each port then has a twin: number 10 and so on in Linux, with nobody at its other
+    /// end.
     pub fn beside_linux(text: &str, path: &Path, queues: Queues, lookups: Lookups, feeds: LinuxFeeds) -> Bed {
         Bed::build(text, path, queues, lookups, feeds, None)
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! How many neighbors may be asked for per second, and who gets what of it when more want to.
 //!
-//! A scan of a network is a stream of packets to neighbors that are not there. What may be asked per second for one link and
-//! family is divided, so that a flood uses up the common half and what is its own, and leaves the others theirs:
+//! A scan of a network is a stream of packets to neighbors that are not there. What may be asked per second for one
+//! link and family is divided, so that a flood uses up the common half and what is its own, and leaves the others
+//! theirs:
 //!
 //! | part of the rate | for |
 //! | --- | --- |
@@ -12,8 +13,8 @@
 //! | 1/32 for each | interface that packets come in by, and the router itself |
 //! | 1/1024 for each | of 128 groups of sources, by a hash with a secret |
 //!
-//! The sources of packets for Linux have a budget of their own, of half of the rate, divided alike; their groups are those of the
-//! stations that sent the frames.
+//! The sources of packets for Linux have a budget of their own, of half of the rate, divided alike; their groups are
+//! those of the stations that sent the frames.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -100,8 +101,8 @@ impl Budget {
     }
 }
 
-/// Remembers keys for a while by 20 bits of their hashes, in as much memory as it is given, whatever the keys are: of four
-/// that share a place the oldest makes room for another.
+/// Remembers keys for a while by 20 bits of their hashes, in as much memory as it is given, whatever the keys are: of
+/// four that share a place the oldest makes room for another.
 #[derive(Debug)]
 pub(super) struct Memory {
     /// Places of four; none before the first key.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What others want of the neighbors: gateways that next hops need, configured ones, interfaces that come and go, and operators who
-//! want them forgotten.
+//! What others want of the neighbors: gateways that next hops need, configured ones, interfaces that come and go, and
+//! operators who want them forgotten.
 
 use super::pool::Asker;
 use super::{Key, Neighbor, NeighborState, Neighbors};

@@ -8,8 +8,8 @@ use perigee_net::{InterfaceId, MacAddr};
 use std::collections::VecDeque;
 
 impl Neighbors {
-    /// Whether a neighbor is there that sent a packet for Linux: it has answered, or is configured. `asked`: the interface and the
-    /// station that the packet came from.
+    /// Whether a neighbor is there that sent a packet for Linux: it has answered, or is configured. `asked`: the
+    /// interface and the station that the packet came from.
     pub(crate) fn vouch(
         &mut self,
         now: Time,
@@ -38,8 +38,8 @@ impl Neighbors {
         }
     }
 
-    /// Starts to ask for a neighbor of which nothing is known; `for_linux`: out of the budget of those that packets for Linux come
-    /// from.
+    /// Starts to ask for a neighbor of which nothing is known; `for_linux`: out of the budget of those that packets for
+    /// Linux come from.
     pub(super) fn begin(
         &mut self,
         now: Time,

@@ -83,8 +83,8 @@ fn resolves_and_sends_what_waited() {
     assert_eq!(w.count("icmp_errors_sent"), 0);
 }
 
-/// A reply that names another target address or MAC, or is a broadcast, is no answer to this router's question: the sender is
-/// learned where it is wanted, but not confirmed.
+/// A reply that names another target address or MAC, or is a broadcast, is no answer to this router's question: the
+/// sender is learned where it is wanted, but not confirmed.
 #[test]
 fn a_reply_to_another_station_confirms_nothing() {
     let (a, b) = (host(LEFT, 2), host(RIGHT, 3));
@@ -119,7 +119,8 @@ fn the_oldest_waiting_packet_makes_room() {
     assert_eq!(lens, [3, 4, 5, 6, 7, 8, 9, 10]);
 }
 
-// RFC 1812 5.2.7.1, RFC 1122 2.3.2.1: three requests, one per second, then host unreachable for all that waited, then quiet for a while.
+// RFC 1812 5.2.7.1, RFC 1122 2.3.2.1: three requests, one per second, then host unreachable for all that waited, then
+// quiet for a while.
 #[test]
 fn failure_is_told_and_remembered() {
     let mut w = World::new();

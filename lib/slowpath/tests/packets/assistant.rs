@@ -162,8 +162,8 @@ fn an_answer_to_an_unresolved_station_goes_by_the_owner() {
     assert!(matches!(&judged(&mut helper, &w, LEFT, &frame).unwrap()[..], [Output::Transmit { .. }]));
 }
 
-// The first packets of an interface may come before an assistant has heard of it: among them was the answer of the station that has
-// one of the router's addresses, so that the duplicate was never found.
+// The first packets of an interface may come before an assistant has heard of it: among them was the answer of the
+// station that has one of the router's addresses, so that the duplicate was never found.
 #[test]
 fn packets_of_an_interface_not_heard_of_yet_are_the_owners() {
     let w = World::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Scans and forged senders at 20,000 packets a second: whoever else wants a neighbor gets it (RFC 6583), and what is known stays.
+//! Scans and forged senders at 20,000 packets a second: whoever else wants a neighbor gets it (RFC 6583), and what is
+//! known stays.
 
 use crate::world::*;
 use perigee_net::{InterfaceAddress, InterfaceId, MacAddr, solicited_node};
@@ -53,8 +54,8 @@ fn receive(w: &mut World, on: InterfaceId, packet: &[u8]) {
     w.punt(on, &ethernet(mac(on), MacAddr([2, 0xdd, 0, 0, 0, on.0 as u8]), packet));
 }
 
-/// Runs for some milliseconds: in each there are [`PER_MS`] packets of a flood, numbered; at those of `at` something else happens
-/// as well, and the first of them after which it was `done` is returned.
+/// Runs for some milliseconds: in each there are [`PER_MS`] packets of a flood, numbered; at those of `at` something
+/// else happens as well, and the first of them after which it was `done` is returned.
 fn during(
     w: &mut World,
     milliseconds: u32,
@@ -89,8 +90,8 @@ fn arrived(w: &World, is_v6: bool, to: InterfaceId, n: u8) -> bool {
     w.sent.iter().any(|(id, frame)| *id == to && frame[..6] == mac && data(frame))
 }
 
-/// Scans the network behind RIGHT for three seconds; after the first, a host on `from` sends to host 3 there once a second, as a
-/// ping does. Returns how long that took.
+/// Scans the network behind RIGHT for three seconds; after the first, a host on `from` sends to host 3 there once a
+/// second, as a ping does. Returns how long that took.
 fn scanned(is_v6: bool, spoofed: bool, from: InterfaceId) -> Option<u32> {
     let mut w = world();
     // Sources all over the link, or one; addresses that are not there, each once.
@@ -154,8 +155,8 @@ fn an_address_that_answered_before_goes_first() {
     assert!(arrived(&w, false, RIGHT, 3), "{:?}", w.counters());
 }
 
-/// 65,000 stations ask for the router, 20,000 times a second: on every port and of either family new hosts are found, what is
-/// known stays, and nobody hears of stations that no packet is for.
+/// 65,000 stations ask for the router, 20,000 times a second: on every port and of either family new hosts are found,
+/// what is known stays, and nobody hears of stations that no packet is for.
 #[test]
 fn arp_from_everywhere_keeps_no_new_host_out_and_displaces_nobody_in_use() {
     let mut w = world();
@@ -200,8 +201,8 @@ fn arp_from_everywhere_keeps_no_new_host_out_and_displaces_nobody_in_use() {
     assert!(usage.unconfirmed == 0 && usage.known <= 4, "{usage:?}");
 }
 
-/// Forged solicitations: all are answered, pings from a known host too, and a packet for a station that told its address unasked
-/// is sent to it.
+/// Forged solicitations: all are answered, pings from a known host too, and a packet for a station that told its
+/// address unasked is sent to it.
 #[test]
 fn spoofed_solicitations_stop_neither_pings_nor_known_traffic() {
     let mut w = World::bare(Config { secret: 5, max_known: 2000, ..Config::default() });

@@ -24,7 +24,8 @@ fn with_options(from: Host, to: Ipv4Addr, options: &[u8]) -> Vec<u8> {
     ip4(ipv4::Repr::new(from.v4, to, protocol::UDP, 0), options, b"data")
 }
 
-// RFC 1812 5.2.2, 5.2.5, 5.3.1: padding goes, the reserved bits stay, one hop less with a right checksum (checked on every frame).
+// RFC 1812 5.2.2, 5.2.5, 5.3.1: padding goes, the reserved bits stay, one hop less with a right checksum (checked on
+// every frame).
 #[test]
 fn forwards_with_one_hop_less_and_nothing_else_changed() {
     let (mut w, a, b) = pair();
@@ -186,8 +187,8 @@ fn ipv4_row_41_directed_broadcasts_are_sent_where_they_are_allowed() {
     assert_eq!(w.take_packets().iter().filter(|(id, mac, _)| (*id, *mac) == (RIGHT, MacAddr::BROADCAST)).count(), 2);
     w.from(a, &with_options(a, to, &[7, 7, 4, 0, 0, 0, 0, 0]));
     assert_eq!(w.take_packet().2[20..28], [7, 7, 8, 10, 0, 2, 1, 0]);
-    // Not from a link-layer broadcast, not where it would expire, not with a source route, not to the address of zeros; and
-    // Linux does not answer pings. Errors are never sent (RFC 1812 4.3.2.7).
+    // Not from a link-layer broadcast, not where it would expire, not with a source route, not to the address of zeros;
+    // and Linux does not answer pings. Errors are never sent (RFC 1812 4.3.2.7).
     w.twin.clear();
     w.punt(LEFT, &ethernet(MacAddr::BROADCAST, a.mac, &udp4(a.v4, to, 5)));
     w.from(a, &edit4(udp4(a.v4, to, 5), |view| view.set_ttl(1)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Packets in, packets out, under a virtual clock. `world.rs` is the harness; the others are tests by topic. Comments name
-//! the sections of the RFCs that a test is about.
+//! Packets in, packets out, under a virtual clock. `world.rs` is the harness; the others are tests by topic. Comments
+//! name the sections of the RFCs that a test is about.
 #![forbid(unsafe_code)]
 
 mod anycast;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Packets to groups that reach beyond their link: where they leave, what Linux hears of them, and that nothing is answered but by
-//! Packet Too Big.
+//! Packets to groups that reach beyond their link: where they leave, what Linux hears of them, and that nothing is
+//! answered but by Packet Too Big.
 
 use crate::world::*;
 use perigee_net::{Interface, InterfaceId, MacAddr, MulticastOutput, Policy, ReversePath};
@@ -181,7 +181,8 @@ fn options_are_followed_but_source_routes() {
     send(&mut w, &with(&[7, 3, 0, 0]));
     w.silent();
     assert_eq!((w.dropped("source_route"), w.dropped("bad_option")), (1, 1));
-    // An unknown option of IPv6 that wants to be reported is reported, to groups as well (RFC 8200 4.2); one that does not is not.
+    // An unknown option of IPv6 that wants to be reported is reported, to groups as well (RFC 8200 4.2); one that does
+    // not is not.
     let with = |kind: u8| {
         let payload = [&[protocol::UDP, 0, kind, 4, 0, 0, 0, 0], &six(5, 64)[40..]].concat();
         ip6(ipv6::Repr::new(host(LEFT, 2).v6, GROUP6, protocol::HOP_BY_HOP, 0), &payload)

@@ -175,7 +175,8 @@ fn ipv6_row_21_redirects_name_a_better_first_hop() {
     assert_eq!(redirects(&mut w, &udp6(a.v6, FAR6, 5)), [1, 1]);
 }
 
-// RFC 4861 8.2: not for groups, not to senders elsewhere, and a router is named by its link-local address or not at all.
+// RFC 4861 8.2: not for groups, not to senders elsewhere, and a router is named by its link-local address or not at
+// all.
 #[test]
 fn ipv6_row_21_redirects_only_where_they_help() {
     let (mut w, a, gateway) = hairpin();

@@ -90,8 +90,8 @@ fn another_masters_announcement_by_the_same_mac_is_no_conflict() {
     assert_eq!(w.neighbor(LEFT, IpAddr::V4(v4("10.0.1.254"))), None);
 }
 
-/// A neighbor in the network that only the virtual station has was asked for from the interface's address in another network, which hosts need
-/// not answer (and Linux does not with `arp_ignore`).
+/// A neighbor in the network that only the virtual station has was asked for from the interface's address in another
+/// network, which hosts need not answer (and Linux does not with `arp_ignore`).
 #[test]
 fn a_neighbor_in_a_virtual_stations_network_is_asked_for_by_that_station() {
     let mut w = World::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Linux gets what it answers only from sources that have answered the router: its table of neighbors is the machine's, and forged
-//! sources on a link would fill it.
+//! Linux gets what it answers only from sources that have answered the router: its table of neighbors is the machine's,
+//! and forged sources on a link would fill it.
 
 use crate::world::*;
 use perigee_net::{InterfaceId, MacAddr};
@@ -147,8 +147,8 @@ fn what_linux_does_not_ask_for_is_given_to_it_at_once() {
     assert_eq!((w.twin.len(), w.take_requests().len(), w.slow.queued()), (7, 0, 0), "{:?}", w.counters());
 }
 
-/// 20,000 forged sources a second for five seconds, from one station or from as many: Linux hears none of them, new hosts within a
-/// second, and BGP from a known one always.
+/// 20,000 forged sources a second for five seconds, from one station or from as many: Linux hears none of them, new
+/// hosts within a second, and BGP from a known one always.
 #[test]
 fn a_flood_of_forged_sources_keeps_neither_new_hosts_nor_known_ones_from_linux() {
     for (is_v6, macs, asks_first) in
@@ -253,7 +253,8 @@ fn narrow() -> World {
     wide_with(Config { queue_total: 8, ..Config::default() })
 }
 
-/// What waits for others counted against the half of the room that packets for Linux have: they were dropped with room left.
+/// What waits for others counted against the half of the room that packets for Linux have: they were dropped with room
+/// left.
 #[test]
 fn packets_for_linux_have_half_of_the_room_whatever_else_waits() {
     let mut w = narrow();
@@ -266,7 +267,8 @@ fn packets_for_linux_have_half_of_the_room_whatever_else_waits() {
     assert_eq!((w.slow.queued(), w.dropped("source_limited"), w.dropped("neighbor_queue_full")), (8, 1, 0));
 }
 
-/// A packet to the neighbor whose packets for Linux made room for others went with them, and was counted as one of these.
+/// A packet to the neighbor whose packets for Linux made room for others went with them, and was counted as one of
+/// these.
 #[test]
 fn a_packet_to_a_stranger_waits_on_when_its_packets_for_linux_make_room() {
     let mut w = narrow();

@@ -35,7 +35,8 @@ fn read(frame: &Frame<'_>, socket: &Socket, to: &mut [u8]) -> io::Result<bool> {
 }
 
 impl RxQueue {
-    /// Takes long frames from the first one on. Super-frames for which there are no buffers are cut; what is no use is dropped.
+    /// Takes long frames from the first one on. Super-frames for which there are no buffers are cut; what is no use is
+    /// dropped.
     #[cold]
     pub(super) fn receive_long(&mut self, batch: &mut Batch, burst: usize) -> usize {
         let mut lengths = [0; MOST];

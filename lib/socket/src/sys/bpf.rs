@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! XDP programs (bpf(2)), made of instructions without a compiler or a library in C: here the one that gives an interface's frames to
-//! AF_XDP sockets.
+//! XDP programs (bpf(2)), made of instructions without a compiler or a library in C: here the one that gives an
+//! interface's frames to AF_XDP sockets.
 //!
 //! The libc crate has neither the structures of this call nor its numbers; they are those of linux/bpf.h.
 
@@ -93,9 +93,11 @@ pub(crate) enum Mode {
 /// Calls bpf(2) with a structure that it only reads.
 ///
 /// # Safety
-/// `attributes` must be the kernel's structure for `command`, whose addresses lead to what the kernel reads or writes there.
+/// `attributes` must be the kernel's structure for `command`, whose addresses lead to what the kernel reads or writes
+/// there.
 unsafe fn bpf<T>(command: c_int, attributes: &T) -> io::Result<c_int> {
-    // SAFETY: the caller's contract; the size is that of the structure, and what the kernel knows beyond that it takes for zeros.
+    // SAFETY: the caller's contract; the size is that of the structure, and what the kernel knows beyond that it takes
+    // for zeros.
     let result: c_long =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     check(result as c_int)
@@ -167,7 +169,8 @@ impl Program {
         Program::new(&program, c"MIT")
     }
 
-    /// Loads these instructions, if the kernel finds that they do no harm. Some of its functions are for licenses that it knows.
+    /// Loads these instructions, if the kernel finds that they do no harm. Some of its functions are for licenses that
+    /// it knows.
     pub(crate) fn new(program: &[Instruction], license: &CStr) -> io::Result<Program> {
         let wanted = ProgLoad {
             kind: PROG_TYPE_XDP,
@@ -183,7 +186,8 @@ impl Program {
             interface: 0,
             attach: ATTACH_XDP,
         };
-        // SAFETY: the structure of PROG_LOAD; as many instructions as it says and a string that ends with zero, which are read.
+        // SAFETY: the structure of PROG_LOAD; as many instructions as it says and a string that ends with zero, which
+        // are read.
         unsafe { bpf(PROG_LOAD, &wanted) }.map(|program| Program(own(program)))
     }
 

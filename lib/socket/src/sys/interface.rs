@@ -137,8 +137,8 @@ pub(crate) fn flags(socket: &Socket, name: &str) -> io::Result<(bool, bool)> {
     Ok((flags & libc::IFF_UP != 0, flags & libc::IFF_RUNNING != 0))
 }
 
-/// Whether it has a carrier now, if its driver says so. The kernel changes IFF_RUNNING up to a second later, as it limits the rate of such
-/// events.
+/// Whether it has a carrier now, if its driver says so. The kernel changes IFF_RUNNING up to a second later, as it
+/// limits the rate of such events.
 pub(crate) fn carrier(socket: &Socket, name: &str) -> Option<bool> {
     let mut value = Value { command: ETHTOOL_GLINK, data: 0 };
     // SAFETY: the structure of that command.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! What goes ahead of each frame with PACKET_VNET_HDR (`struct virtio_net_hdr`, virtio 1.2 5.1.6): which work on it is left to a device.
+//! What goes ahead of each frame with PACKET_VNET_HDR (`struct virtio_net_hdr`, virtio 1.2 5.1.6): which work on it is
+//! left to a device.
 
 use perigee_packet::SuperFrame;
 use std::num::NonZeroU16;
@@ -18,8 +19,8 @@ const ECN: u8 = 0x80;
 /// What is left to a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Offload {
-    /// A checksum that covers the pseudo header alone so far: where what it covers starts, and where in that its field is, in bytes; the
-    /// start counts from the frame's, without the tag that the kernel took out.
+    /// A checksum that covers the pseudo header alone so far: where what it covers starts, and where in that its field
+    /// is, in bytes; the start counts from the frame's, without the tag that the kernel took out.
     pub(crate) checksum: Option<(usize, usize)>,
     /// The frame is a super-frame.
     pub(crate) gso_size: Option<NonZeroU16>,

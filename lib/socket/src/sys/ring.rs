@@ -8,9 +8,9 @@
 //! +--------+--------+--------+---+  +--------+---
 //! ```
 //!
-//! A slot's status word says whose it is: the kernel's until its bit USER is set, then ours until we write zero. Right before
-//! the frame lies what is left to a device (offload.rs). A frame that is too long for its slot waits as a whole in the socket's
-//! queue (PACKET_COPY_THRESH) if that has room; such frames are in the same order there.
+//! A slot's status word says whose it is: the kernel's until its bit USER is set, then ours until we write zero. Right
+//! before the frame lies what is left to a device (offload.rs). A frame that is too long for its slot waits as a whole
+//! in the socket's queue (PACKET_COPY_THRESH) if that has room; such frames are in the same order there.
 
 mod pretended;
 
@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const BLOCK: usize = 64 << 10;
 /// Blocks of a ring: 2 MB.
 const BLOCKS: usize = 32;
-/// Bytes before a frame in its slot: the kernel's header and address, the Ethernet header aligned behind them, the offload header.
+/// Bytes before a frame in its slot: the kernel's header and address, the Ethernet header aligned behind them, the
+/// offload header.
 const AHEAD: usize = 66 + OFFLOAD;
 
 /// When a frame arrived.
@@ -141,8 +142,8 @@ impl Ring {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: USER is set, so the kernel has written the slot and leaves it alone until `release`, which needs this ring
-        // exclusively and so waits until the frame is no longer borrowed.
+        // SAFETY: USER is set, so the kernel has written the slot and leaves it alone until `release`, which needs this
+        // ring exclusively and so waits until the frame is no longer borrowed.
         unsafe {
             let header = header.as_ptr();
             let (start, kept) = (usize::from((*header).tp_mac), (*header).tp_snaplen as usize);

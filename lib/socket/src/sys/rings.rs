@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-//! The rings of an AF_XDP socket: each has one side that produces entries and one that consumes them, this program and the kernel.
+//! The rings of an AF_XDP socket: each has one side that produces entries and one that consumes them, this program and
+//! the kernel.
 //!
-//! What the kernel says of offsets and numbers is checked once and clamped afterwards, so that no entry outside the mapping is ever
-//! touched.
+//! What the kernel says of offsets and numbers is checked once and clamped afterwards, so that no entry outside the
+//! mapping is ever touched.
 
 use super::check;
 use libc::{c_int, off_t, xdp_ring_offset};

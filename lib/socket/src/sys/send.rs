@@ -14,7 +14,8 @@ const MOST: usize = 64;
 /// What a call did.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// The kernel took the first packets, at least one: how many, the super-frames among them, and the sum of their bytes.
+    /// The kernel took the first packets, at least one: how many, the super-frames among them, and the sum of their
+    /// bytes.
     Some { packets: usize, whole: SuperFrames, bytes: u64 },
     /// It did not take the first packet, and why.
     None(io::Error),
@@ -69,7 +70,8 @@ impl Sender {
                 self.describe(i, packet);
             }
         }
-        // SAFETY: `n` messages, each with its pieces: a packet's bytes, which the caller lends us and the kernel only reads.
+        // SAFETY: `n` messages, each with its pieces: a packet's bytes, which the caller lends us and the kernel only
+        // reads.
         let sent = unsafe { libc::sendmmsg(socket.fd(), self.messages.as_mut_ptr(), n as u32, libc::MSG_DONTWAIT) };
         match usize::try_from(sent) {
             Ok(packets) if packets > 0 => Sent::Some {
@@ -84,8 +86,8 @@ impl Sender {
         }
     }
 
-    /// Writes the header of message `i`, and into a super-frame the sum that the kernel expects. One whose headers make no sense goes
-    /// as it is, and the kernel refuses it for its length.
+    /// Writes the header of message `i`, and into a super-frame the sum that the kernel expects. One whose headers make
+    /// no sense goes as it is, and the kernel refuses it for its length.
     #[cold]
     fn describe(&mut self, i: usize, packet: &Handle) {
         (self.headers[i], self.segments[i]) = ([0; OFFLOAD], 0);
@@ -100,11 +102,12 @@ impl Sender {
     }
 }
 
-/// Lets `take` look at a batch's first packets, at most `most`, and say how many of them are done with; these are freed and counted.
+/// Lets `take` look at a batch's first packets, at most `most`, and say how many of them are done with; these are freed
+/// and counted.
 pub(crate) fn send_from(batch: &mut Batch, most: usize, take: impl FnOnce(&[Handle]) -> usize) -> usize {
     let (memory, mut done) = (batch.memory(), Vec::new());
-    // SAFETY: Handle is a transparent pointer, never null in a live slot. As many buffers as returned move into `done`, others
-    // are only lent.
+    // SAFETY: Handle is a transparent pointer, never null in a live slot. As many buffers as returned move into `done`,
+    // others are only lent.
     let taken = unsafe {
         batch.send_with(most, |buffers: &mut [*mut c_void]| {
             let taken = take(std::slice::from_raw_parts(buffers.as_ptr().cast::<Handle>(), buffers.len()));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! AF_XDP sockets: one for each queue of a device, each with frame memory of its own (UMEM), which frames are copied from and to.
+//! AF_XDP sockets: one for each queue of a device, each with frame memory of its own (UMEM), which frames are copied
+//! from and to.
 //!
-//! The memory is cut into chunks, one for each frame. The first ones circulate through the fill ring and the receive ring, the others
-//! through the transmit ring and the completion ring; so two threads may work with a socket, one in each direction.
+//! The memory is cut into chunks, one for each frame. The first ones circulate through the fill ring and the receive
+//! ring, the others through the transmit ring and the completion ring; so two threads may work with a socket, one in
+//! each direction.
 
 use super::bpf::Mode;
 use super::rings::{Consumer, Mapping, Producer};
@@ -194,7 +196,8 @@ impl Receiver {
         self.received.there()
     }
 
-    /// Where a frame is, and its length in bytes; `None` if that is outside the memory for received frames, or no whole frame.
+    /// Where a frame is, and its length in bytes; `None` if that is outside the memory for received frames, or no whole
+    /// frame.
     #[inline]
     fn place(&self, ahead: usize) -> Option<(usize, usize)> {
         let entry = self.received.get(ahead);
@@ -203,7 +206,8 @@ impl Receiver {
         (inside && length >= SHORTEST && entry.options == 0).then_some((start, length))
     }
 
-    /// Length in bytes of the frame `ahead` behind the first (less than [`there`](Receiver::there)); `None` if it is no use.
+    /// Length in bytes of the frame `ahead` behind the first (less than [`there`](Receiver::there)); `None` if it is no
+    /// use.
     #[inline]
     pub(crate) fn length(&self, ahead: usize) -> Option<usize> {
         self.place(ahead).map(|(_, length)| length)
@@ -215,8 +219,8 @@ impl Receiver {
         let place = self.place(ahead).filter(|(_, length)| *length == to.len());
         let from = place.and_then(|(start, length)| self.socket.memory.part(start, length));
         match from {
-            // SAFETY: as many bytes, inside the mapping; the buffer is another memory. The kernel does not write there until
-            // the chunk is released, for which this is needed exclusively.
+            // SAFETY: as many bytes, inside the mapping; the buffer is another memory. The kernel does not write there
+            // until the chunk is released, for which this is needed exclusively.
             Some(from) => unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) },
             None => to.fill(0),
         }
@@ -290,8 +294,8 @@ impl Transmitter {
         self.free.len().min(self.ring.room())
     }
 
-    /// Copies a packet, for which there must be room, for the kernel to send. Returns its length in bytes; `None`: it is shorter than a
-    /// header or longer than `longest`, and not sent.
+    /// Copies a packet, for which there must be room, for the kernel to send. Returns its length in bytes; `None`: it
+    /// is shorter than a header or longer than `longest`, and not sent.
     #[inline]
     pub(crate) fn put(&mut self, memory: &dyn Memory, packet: &Handle, longest: usize) -> Option<usize> {
         let (data, length) = memory.place(packet);

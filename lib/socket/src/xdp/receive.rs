@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A receive queue: frames are copied out of the socket's memory into buffers of the pool. While there is no buffer they stay there.
+//! A receive queue: frames are copied out of the socket's memory into buffers of the pool. While there is no buffer
+//! they stay there.
 
 use super::{Way, XdpShared};
 use crate::port::LOOK_EVERY;
@@ -68,7 +69,8 @@ impl XdpRxQueue {
         self.taken += n as u64;
     }
 
-    /// The lengths of frames that can be taken now, and their number. Frames before them that are of no use are dropped.
+    /// The lengths of frames that can be taken now, and their number. Frames before them that are of no use are
+    /// dropped.
     fn waiting(&mut self, lengths: &mut [u16]) -> usize {
         let mut n = 0;
         while let Some(end) = &self.end

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! A transmit queue: packets are copied into the socket's memory and freed. A frame that cannot be sent is dropped and counted; while
-//! there is no room, frames stay with the caller.
+//! A transmit queue: packets are copied into the socket's memory and freed. A frame that cannot be sent is dropped and
+//! counted; while there is no room, frames stay with the caller.
 
 use super::{Way, XdpShared};
 use crate::port::LOOK_EVERY;
@@ -116,7 +116,8 @@ impl XdpTxQueue {
         n
     }
 
-    /// Counts frames: those dropped behind the socket, which need not be the last ones, are not counted as sent, but their bytes are.
+    /// Counts frames: those dropped behind the socket, which need not be the last ones, are not counted as sent, but
+    /// their bytes are.
     fn count(&mut self, refused: u64, put: u64, bytes: u64) {
         let sent = put.saturating_sub(self.owed);
         self.owed = self.owed.saturating_sub(put - sent);

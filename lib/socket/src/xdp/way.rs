@@ -7,8 +7,8 @@
 //! queue        uses its socket ─ lets go of it ─ waits ───────── takes the new one
 //! ```
 //!
-//! The new sockets have the same memory for frames as the old ones. A queue that was in the middle of a burst sees behind it that the
-//! generation has changed, and forgets what it has copied ([`Generation::is`]); model-checked below.
+//! The new sockets have the same memory for frames as the old ones. A queue that was in the middle of a burst sees
+//! behind it that the generation has changed, and forgets what it has copied ([`Generation::is`]); model-checked below.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -36,8 +36,8 @@ impl Generation {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Sockets are going to be replaced: queues let go of theirs. They must not take a new one before [`Generation::end`], as the next
-    /// change would then take it from them.
+    /// Sockets are going to be replaced: queues let go of theirs. They must not take a new one before
+    /// [`Generation::end`], as the next change would then take it from them.
     pub(super) fn begin(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -47,7 +47,8 @@ impl Generation {
         self.0.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether it still was `seen` when everything before this call was read: else another socket may have received into it.
+    /// Whether it still was `seen` when everything before this call was read: else another socket may have received
+    /// into it.
     pub(super) fn is(&self, seen: u32) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == seen
@@ -87,7 +88,8 @@ impl<T> Way<T> {
         (if now.is_multiple_of(2) { here.take() } else { None }, now)
     }
 
-    /// Takes what is newer than `end`, which is of the generation `seen`. If there is another generation, returns what `end` was.
+    /// Takes what is newer than `end`, which is of the generation `seen`. If there is another generation, returns what
+    /// `end` was.
     #[inline]
     pub(super) fn follow(&self, generation: &Generation, end: &mut Option<T>, seen: &mut u32) -> Option<Option<T>> {
         if generation.get() == *seen {
@@ -118,7 +120,8 @@ impl<T> Way<T> {
 mod tests {
     use super::*;
 
-    /// A queue took its new socket while others still waited for theirs, and dropped it at the end of the change: it was silent from then on.
+    /// A queue took its new socket while others still waited for theirs, and dropped it at the end of the change: it
+    /// was silent from then on.
     #[test]
     fn a_queue_that_looks_while_sockets_are_replaced_keeps_its_new_one() {
         let (generation, way) = (Generation::new(), Way::new("first"));
@@ -171,8 +174,8 @@ mod loom_way {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// A port's sockets are replaced `CHANGES` times while a queue makes bursts. `memory` stands for the frames: each socket receives its
-    /// own number into it, once it is bound.
+    /// A port's sockets are replaced `CHANGES` times while a queue makes bursts. `memory` stands for the frames: each
+    /// socket receives its own number into it, once it is bound.
     fn replaced(changes: u32, bursts: u32) {
         loom::model(move || {
             let (generation, way) = (Arc::new(Generation::new()), Arc::new(Way::new(0)));

@@ -113,7 +113,8 @@ pub fn deleted_and_made_again() {
             wire(9000);
             crosses(&mut pair);
             assert!(pair.right.link().up);
-            // Once for that, once as a veth can only so receive for the port's address, which the new one does not have.
+            // Once for that, once as a veth can only so receive for the port's address, which the new one does not
+            // have.
             assert!(shown("right").contains("promiscuity 2 "), "{}", shown("right"));
             let after = pair.right.stats();
             assert!(after.rx_packets > before.rx_packets && after.rx_missed >= before.rx_missed);

@@ -3,7 +3,8 @@
 
 use super::*;
 
-/// A host on the left that sends datagrams of 1,000 bytes, some at a time, which its device is to cut; and a port on the right.
+/// A host on the left that sends datagrams of 1,000 bytes, some at a time, which its device is to cut; and a port on
+/// the right.
 struct Sender {
     host: UdpSocket,
     to: &'static str,
@@ -135,7 +136,8 @@ pub fn super_frames_are_cut_without_large_buffers() {
 pub fn super_frames_beyond_the_buffers() {
     for (large, held) in [(0, 0), (0, 24), (1, 23), (3, 21)] {
         let (pool, few) = (HeapPool::leak(24), HeapPool::leak(0));
-        // Heap buffers belong to one pool: none for large ones means that the port falls back to `pool`, whose 24 are not enough.
+        // Heap buffers belong to one pool: none for large ones means that the port falls back to `pool`, whose 24 are
+        // not enough.
         let room = if large == 0 { 2000 } else { 65_535 };
         let config = SocketConfig { number: 7, room, ..SocketConfig::new("right") };
         let super_frames: Option<Arc<dyn Pool>> = Some(if large == 0 { Arc::new(few) } else { Arc::new(pool) });

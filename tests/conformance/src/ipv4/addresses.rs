@@ -10,8 +10,8 @@ use crate::network::UNROUTED4;
 use perigee_net::MacAddr;
 use std::net::Ipv4Addr;
 
-/// 5.3.4: a router MUST NOT forward a packet that it received as a link-layer broadcast or multicast unless it is to an IP multicast
-/// address.
+/// 5.3.4: a router MUST NOT forward a packet that it received as a link-layer broadcast or multicast unless it is to an
+/// IP multicast address.
 pub fn link_layer_groups(bench: &mut Bench) -> Judged {
     for (path, packet) in both(bench, |bench| bench.udp4()) {
         for mac in [MacAddr::BROADCAST, MacAddr([1, 0, 0x5e, 0, 2, 2]), MacAddr([0x33, 0x33, 0, 0, 0, 1])] {
@@ -46,8 +46,8 @@ pub fn directed_broadcast(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 5.3.7: a router SHOULD NOT forward a packet with an invalid source or destination, or one on network 0 or 127; if that can be
-/// switched off, it MUST be on by default. A default route leads everywhere.
+/// 5.3.7: a router SHOULD NOT forward a packet with an invalid source or destination, or one on network 0 or 127; if
+/// that can be switched off, it MUST be on by default. A default route leads everywhere.
 pub fn martians(bench: &mut Bench) -> Judged {
     for source in invalid_sources() {
         for (path, packet) in both(bench, |bench| bench.udp4().from(source)) {
@@ -77,8 +77,8 @@ fn foreign() -> [Ipv4Addr; 2] {
     [Right.host4(99), Ipv4Addr::new(10, 20, 1, 9)]
 }
 
-/// 5.3.8: with source validation, a router MUST silently discard a packet if the interface that it came in on is not the one by which a
-/// packet to its source would leave.
+/// 5.3.8: with source validation, a router MUST silently discard a packet if the interface that it came in on is not
+/// the one by which a packet to its source would leave.
 pub fn strict_validation(bench: &mut Bench) -> Judged {
     for source in foreign().into_iter().chain([UNROUTED4]) {
         for (path, packet) in both(bench, |bench| bench.udp4().from(source)) {

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 /// Longer than it takes a station to answer, and less than a router waits for an answer before it asks again.
 const SLOW_ANSWER: Duration = Duration::from_millis(700);
-/// Until then a router must have noticed that a station has moved: RFC 1122 2.3.2.1 names a minute as the order of the time.
+/// Until then a router must have noticed that a station has moved: RFC 1122 2.3.2.1 names a minute as the order of the
+/// time.
 const MOVED: Duration = Duration::from_secs(90);
 
-/// 5.2.7.1: when the router has found out that no path leads to a host on a connected network, Destination Unreachable code 1 MUST be
-/// sent.
+/// 5.2.7.1: when the router has found out that no path leads to a host on a connected network, Destination Unreachable
+/// code 1 MUST be sent.
 pub fn nobody_answers(bench: &mut Bench) -> Judged {
     let host = Right.host4(77);
     let packets = both(bench, |bench| bench.udp4().to(host));
@@ -24,8 +25,8 @@ pub fn nobody_answers(bench: &mut Bench) -> Judged {
     demand(bench.log().iter().any(|caught| caught.asks_for(host)), "nobody was asked for the host")
 }
 
-/// 3.3.2: a router MUST NOT say that a destination is unreachable merely because there is no entry in the ARP cache for it: packets
-/// may be queued (SHOULD) until the answer comes. Returns whether the packet came out.
+/// 3.3.2: a router MUST NOT say that a destination is unreachable merely because there is no entry in the ARP cache for
+/// it: packets may be queued (SHOULD) until the answer comes. Returns whether the packet came out.
 fn answered_slowly(bench: &mut Bench, host: u8) -> Judged<bool> {
     let address = Right.host4(host);
     let packets = both(bench, |bench| bench.udp4().to(address));
@@ -102,7 +103,8 @@ pub fn group_addresses_are_not_believed(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 1122 2.3.2.1, by RFC 1812 3.3.2: ARP requests for one address MUST NOT flood; at most one a second is recommended.
+/// RFC 1122 2.3.2.1, by RFC 1812 3.3.2: ARP requests for one address MUST NOT flood; at most one a second is
+/// recommended.
 pub fn one_request_a_second(bench: &mut Bench) -> Judged {
     let address = Right.host4(131);
     let window = Duration::from_secs(3);
@@ -122,8 +124,8 @@ pub fn one_request_a_second(bench: &mut Bench) -> Judged {
     )
 }
 
-/// RFC 1122 2.3.2.1: there MUST be a mechanism to flush cache entries that are out of date: here, of a station that has another MAC
-/// address and does not say so.
+/// RFC 1122 2.3.2.1: there MUST be a mechanism to flush cache entries that are out of date: here, of a station that has
+/// another MAC address and does not say so.
 pub fn stale_entries_are_flushed(bench: &mut Bench) -> Judged {
     let (address, old, new) = (Right.host4(141), mac(bench.world(), Right, 141), mac(bench.world(), Right, 142));
     bench.answers.set(Right, address, old);

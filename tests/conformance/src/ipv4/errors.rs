@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! What no ICMP error may be about, and how many there may be: RFC 1812 4.3.2.7 and 4.3.2.8.
 //!
-//! 4.3.2.7: "An ICMP error message MUST NOT be sent as the result of receiving" any of what is sent here, each in a way for which
-//! the same packet would be answered otherwise: without TTL, without a route, too large.
+//! 4.3.2.7: "An ICMP error message MUST NOT be sent as the result of receiving" any of what is sent here, each in a way
+//! for which the same packet would be answered otherwise: without TTL, without a route, too large.
 
 use super::both;
 use crate::bench::{Bench, LIMIT};
@@ -97,8 +97,8 @@ pub fn about_a_group(bench: &mut Bench) -> Judged {
     bench.refused(Left, &alone, 11, 0).map(|_| ())
 }
 
-/// Sources that no host may have (5.3.7, 4.2.2.11), of which a broadcast address of a connected network is one, as it is no unicast
-/// address.
+/// Sources that no host may have (5.3.7, 4.2.2.11), of which a broadcast address of a connected network is one, as it
+/// is no unicast address.
 pub fn invalid_sources() -> [Ipv4Addr; 9] {
     [
         Ipv4Addr::UNSPECIFIED,
@@ -113,8 +113,8 @@ pub fn invalid_sources() -> [Ipv4Addr; 9] {
     ]
 }
 
-/// About a packet whose source has a network prefix of zero or is invalid. A default route leads everywhere, so that nothing but the
-/// rule keeps an error back.
+/// About a packet whose source has a network prefix of zero or is invalid. A default route leads everywhere, so that
+/// nothing but the rule keeps an error back.
 pub fn about_an_invalid_source(bench: &mut Bench) -> Judged {
     for source in invalid_sources() {
         for (path, packet) in both(bench, |bench| bench.udp4().from(source).ttl(1)) {
@@ -127,7 +127,8 @@ pub fn about_an_invalid_source(bench: &mut Bench) -> Judged {
     bench.refused(Left, &alone, 11, 0).map(|_| ())
 }
 
-/// Sends packets without TTL, and returns how many errors about them came, after at least the `expected` ones or in vain.
+/// Sends packets without TTL, and returns how many errors about them came, after at least the `expected` ones or in
+/// vain.
 fn expired(bench: &mut Bench, count: usize, expected: usize) -> Judged<usize> {
     bench.begin()?;
     let mut packets = Vec::new();

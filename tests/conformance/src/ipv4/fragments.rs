@@ -20,8 +20,9 @@ fn fitted(mut packet: Packet4, total: usize) -> Packet4 {
     packet
 }
 
-/// Demands that a packet comes out in fragments that are right: together its payload, each short enough for the link, in steps of 8
-/// bytes, with its identification and a TTL less by one; the last one says that more follow if the packet says so.
+/// Demands that a packet comes out in fragments that are right: together its payload, each short enough for the link,
+/// in steps of 8 bytes, with its identification and a TTL less by one; the last one says that more follow if the packet
+/// says so.
 pub fn cut(bench: &mut Bench, packet: &Packet4) -> Judged<Vec<Caught>> {
     bench.begin()?;
     bench.send(Left, packet)?;
@@ -104,8 +105,8 @@ pub fn copied_options(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 5.2.6: a router MUST NOT reassemble any datagram before it forwards it. So a fragment passes though others are missing, and as it
-/// came.
+/// 5.2.6: a router MUST NOT reassemble any datagram before it forwards it. So a fragment passes though others are
+/// missing, and as it came.
 pub fn transit_is_not_reassembled(bench: &mut Bench) -> Judged {
     for (path, packet) in both(bench, |bench| Packet4::udp(bench.number(), Left.station4(), Right.station4(), 1000)) {
         let mut pieces = packet.pieces(400);
@@ -147,8 +148,8 @@ pub fn own_packets_are_reassembled(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 1191 4: a packet that is too large and must not be fragmented is dropped; Destination Unreachable code 4 has the MTU of the
-/// next hop in the lower half of its second word.
+/// RFC 1191 4: a packet that is too large and must not be fragmented is dropped; Destination Unreachable code 4 has the
+/// MTU of the next hop in the lower half of its second word.
 pub fn too_large_and_not_to_be_cut(bench: &mut Bench) -> Judged {
     for total in [NARROW + 1, 1500] {
         for (path, packet) in both(bench, large) {

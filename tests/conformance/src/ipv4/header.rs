@@ -74,8 +74,8 @@ pub fn total_length_below_the_header(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 5.2.2: a packet that was truncated MUST be discarded, and the router SHOULD answer by a Parameter Problem whose pointer points
-/// at the total length (bytes 2 and 3).
+/// 5.2.2: a packet that was truncated MUST be discarded, and the router SHOULD answer by a Parameter Problem whose
+/// pointer points at the total length (bytes 2 and 3).
 pub fn total_length_above_what_came(bench: &mut Bench) -> Judged {
     let mut answered = Ok(());
     for (path, packet) in both(bench, |bench| bench.udp4()) {
@@ -95,8 +95,8 @@ pub fn total_length_above_what_came(bench: &mut Bench) -> Judged {
     answered
 }
 
-/// 5.2.2: the link layer's length may be more than the total length, as Ethernet pads; what is behind the packet is not its part
-/// and is not passed on.
+/// 5.2.2: the link layer's length may be more than the total length, as Ethernet pads; what is behind the packet is not
+/// its part and is not passed on.
 pub fn padding_is_trimmed(bench: &mut Bench) -> Judged {
     for (path, packet) in both(bench, |bench| Packet4::udp(bench.number(), Left.station4(), Right.station4(), 1)) {
         let total = packet.header_len() + packet.payload.len();
@@ -136,7 +136,8 @@ pub fn reserved_bits_pass(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 5.3.1: a router MUST lower the TTL by at least one; the checksum is that of the changed header, and nothing else is changed.
+/// 5.3.1: a router MUST lower the TTL by at least one; the checksum is that of the changed header, and nothing else is
+/// changed.
 pub fn ttl_is_lowered(bench: &mut Bench) -> Judged {
     for ttl in [2, 3, 64, 128, 255] {
         for (path, packet) in both(bench, |bench| bench.udp4().ttl(ttl)) {
@@ -177,7 +178,8 @@ fn is_lowered(packet: &Packet4, out: &Caught) -> Judged {
     )
 }
 
-/// 5.3.1: if the TTL is lowered to zero, the packet MUST be discarded, and unless it is for a group, Time Exceeded code 0 MUST be sent.
+/// 5.3.1: if the TTL is lowered to zero, the packet MUST be discarded, and unless it is for a group, Time Exceeded code
+/// 0 MUST be sent.
 pub fn ttl_reaches_0(bench: &mut Bench) -> Judged {
     for ttl in [1, 0] {
         for (path, packet) in both(bench, |bench| bench.udp4().ttl(ttl)) {
@@ -211,8 +213,8 @@ fn routed_group(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 4.2.2.9: a router MUST NOT discard a packet merely because it came with TTL zero or one; if it is for the router itself, it
-/// MUST try to receive it.
+/// 4.2.2.9: a router MUST NOT discard a packet merely because it came with TTL zero or one; if it is for the router
+/// itself, it MUST try to receive it.
 pub fn ttl_0_and_1_to_the_router(bench: &mut Bench) -> Judged {
     for ttl in [1, 0] {
         for (path, echo) in both(bench, |bench| bench.echo4(Left, 40).ttl(ttl)) {

@@ -13,7 +13,8 @@ use std::net::{IpAddr, Ipv4Addr};
 /// A TTL below this is hardly a fresh one.
 const FRESH: u8 = 32;
 
-/// 4.3.2.2: the TTL of an ICMP message MUST be set anew, and for responses MUST NOT be taken from the packet that triggered them.
+/// 4.3.2.2: the TTL of an ICMP message MUST be set anew, and for responses MUST NOT be taken from the packet that
+/// triggered them.
 pub fn fresh_ttl(bench: &mut Bench) -> Judged {
     let mut found = Vec::new();
     for ttl in [3, 130, 255] {
@@ -44,8 +45,8 @@ pub fn fresh_ttl(bench: &mut Bench) -> Judged {
     same("TTLs of echo replies", replies.iter().min(), replies.iter().max())
 }
 
-/// 4.3.2.3: the IP header and data that an error returns MUST be as they came, but for what forwarding may have changed (TTL, and so
-/// the checksum); it SHOULD have as much as fits in an ICMP packet of 576 bytes.
+/// 4.3.2.3: the IP header and data that an error returns MUST be as they came, but for what forwarding may have changed
+/// (TTL, and so the checksum); it SHOULD have as much as fits in an ICMP packet of 576 bytes.
 pub fn what_is_quoted(bench: &mut Bench) -> Judged {
     for data in [0, 8, 64, 1000] {
         for (path, packet) in
@@ -78,8 +79,8 @@ fn is_quoted(packet: &Packet4, error: &IcmpError) -> Judged {
     demand(quoted.len() + 8 > fits, format_args!("{} bytes are quoted, {fits} would fit (S)", quoted.len()))
 }
 
-/// 4.3.2.4: the source MUST be one of the addresses of the interface over which the message is sent; so an error that leaves by another
-/// interface than the packet came by has that one's.
+/// 4.3.2.4: the source MUST be one of the addresses of the interface over which the message is sent; so an error that
+/// leaves by another interface than the packet came by has that one's.
 pub fn source_address(bench: &mut Bench) -> Judged {
     for (path, packet) in both(bench, |bench| bench.udp4().ttl(1)) {
         let error = bench.refused(Left, &packet, 11, 0).case(path)?;
@@ -99,8 +100,8 @@ pub fn source_address(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 4.3.2.5: an error SHOULD have the TOS bits of the packet that provoked it, and precedence 6 or 7. A reply has the TOS of the
-/// request.
+/// 4.3.2.5: an error SHOULD have the TOS bits of the packet that provoked it, and precedence 6 or 7. A reply has the
+/// TOS of the request.
 pub fn type_of_service(bench: &mut Bench) -> Judged {
     // D, T and R of RFC 795, and precedences; not the lowest two bits, which are ECN today.
     const SERVICE: u8 = 0x1c;
@@ -120,8 +121,8 @@ pub fn type_of_service(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 4.3.3.5: a Parameter Problem MUST be sent for an error that no other message covers, its pointer at the byte that is wrong, and the
-/// option it is in MUST be returned unchanged.
+/// 4.3.3.5: a Parameter Problem MUST be sent for an error that no other message covers, its pointer at the byte that is
+/// wrong, and the option it is in MUST be returned unchanged.
 pub fn pointer(bench: &mut Bench) -> Judged {
     // Options, where the bad one starts, and which of its bytes may be named.
     let cases: [(&[u8], usize, &[usize]); 6] = [
@@ -158,7 +159,8 @@ pub fn pointer(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 4.3.3.6: a router MUST receive, reassemble and echo a request as large as 576 bytes and the MTUs of its links, with all its data.
+/// 4.3.3.6: a router MUST receive, reassemble and echo a request as large as 576 bytes and the MTUs of its links, with
+/// all its data.
 pub fn echo(bench: &mut Bench) -> Judged {
     for data in [0, 1, 7, 548, 1001, 1472] {
         let echo = bench.echo4(Left, data);

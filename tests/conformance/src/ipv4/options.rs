@@ -31,8 +31,8 @@ pub fn unknown_options_pass(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// 5.3.13.5, 5.3.13.6, 4.2.2.2: the address that a router writes into record route and timestamp MUST be that of the interface by
-/// which the packet leaves.
+/// 5.3.13.5, 5.3.13.6, 4.2.2.2: the address that a router writes into record route and timestamp MUST be that of the
+/// interface by which the packet leaves.
 pub fn record_route_and_timestamp(bench: &mut Bench) -> Judged {
     record_route(bench).case("record route")?;
     timestamps(bench).case("timestamp")
@@ -83,7 +83,8 @@ fn routed(bench: &mut Bench, kind: u8) -> crate::wire::Packet4 {
 const LOOSE: u8 = 131;
 const STRICT: u8 = 137;
 
-/// RFC 7126 4.3 and 4.4: routers should drop packets with source routes by default. (5.3.13.4 of RFC 1812 wants them followed.)
+/// RFC 7126 4.3 and 4.4: routers should drop packets with source routes by default. (5.3.13.4 of RFC 1812 wants them
+/// followed.)
 pub fn source_routes_are_off(bench: &mut Bench) -> Judged {
     for kind in [LOOSE, STRICT] {
         let packet = routed(bench, kind);
@@ -95,8 +96,8 @@ pub fn source_routes_are_off(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 1812 5.2.4.1 and 5.3.13.4: with the switch on, the route is followed, and the address of the interface by which the packet
-/// leaves takes the place of the one that was next.
+/// RFC 1812 5.2.4.1 and 5.3.13.4: with the switch on, the route is followed, and the address of the interface by which
+/// the packet leaves takes the place of the one that was next.
 pub fn source_routes_are_followed(bench: &mut Bench) -> Judged {
     for kind in [LOOSE, STRICT] {
         let what = format!("switched on, type {kind}");

@@ -18,8 +18,8 @@ fn beyond(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 30, 0, last)
 }
 
-/// Sends the packet some times; returns the redirects about it. One that is expected is waited for: the router may first have to ask for its
-/// sender's MAC address, for which the last marker does not wait.
+/// Sends the packet some times; returns the redirects about it. One that is expected is waited for: the router may
+/// first have to ask for its sender's MAC address, for which the last marker does not wait.
 fn redirects(bench: &mut Bench, packet: &Packet4, expected: bool) -> Judged<Vec<IcmpError>> {
     bench.begin()?;
     let mut packets = Vec::new();
@@ -55,8 +55,8 @@ fn was_forwarded(bench: &Bench, packet: &Packet4) -> bool {
     bench.log().iter().any(|caught| caught.to() == gateway && caught.header4().is_some_and(same))
 }
 
-/// Routers MUST be able to send Redirect for Host (code 1), and MUST NOT send those for networks (codes 0 and 2). Code 3 would need
-/// routes that depend on the TOS.
+/// Routers MUST be able to send Redirect for Host (code 1), and MUST NOT send those for networks (codes 0 and 2). Code
+/// 3 would need routes that depend on the TOS.
 pub fn code_1_alone(bench: &mut Bench) -> Judged {
     for (host, (path, packet)) in (11..).zip(both(bench, |bench| bench.udp4())) {
         // A sender and a destination of its own, as redirects may be limited for each.
@@ -81,8 +81,8 @@ pub fn code_1_alone(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// A redirect MUST NOT be sent unless the packet leaves by the interface that it came in on, its source is on the same network as the
-/// next hop, and it has no source route.
+/// A redirect MUST NOT be sent unless the packet leaves by the interface that it came in on, its source is on the same
+/// network as the next hop, and it has no source route.
 pub fn only_where_it_helps(bench: &mut Bench) -> Judged {
     for (path, packet) in both(bench, |bench| bench.udp4()) {
         let found = redirects(bench, &packet, false)?;
@@ -93,7 +93,8 @@ pub fn only_where_it_helps(bench: &mut Bench) -> Judged {
         demand(found.is_empty(), format_args!("a redirect came though the sender is not on the link, {path}"))?;
         demand(was_forwarded(bench, &far), format_args!("a packet from elsewhere was not forwarded, {path}"))?;
     }
-    // A loose source route that is used up: the packet is on its way to its destination; a router may drop it nevertheless.
+    // A loose source route that is used up: the packet is on its way to its destination; a router may drop it
+    // nevertheless.
     let sender = Left.host4(14);
     bench.answers.set(Left, sender, bench.mac(Left, 14));
     let routed = bench.udp4().from(sender).to(beyond(21)).options(&[131, 7, 8, 10, 0, 1, 2]);

@@ -34,14 +34,15 @@ pub fn link_local(bench: &mut Bench) -> Judged {
     stay(bench, &[Left.station_link_local(), LINK_LOCAL], &[LINK_LOCAL])
 }
 
-/// RFC 4291 2.5.3: a packet to or from the loopback address MUST never be forwarded, nor one from the unspecified address (2.5.2).
+/// RFC 4291 2.5.3: a packet to or from the loopback address MUST never be forwarded, nor one from the unspecified
+/// address (2.5.2).
 pub fn loopback_and_unspecified(bench: &mut Bench) -> Judged {
     let both = [Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED];
     stay(bench, &both, &both)
 }
 
-/// RFC 4291 2.7: multicast addresses MUST NOT be sources; packets to groups are not forwarded beyond their scope; those of scope 0 MUST
-/// be silently dropped.
+/// RFC 4291 2.7: multicast addresses MUST NOT be sources; packets to groups are not forwarded beyond their scope; those
+/// of scope 0 MUST be silently dropped.
 pub fn multicast(bench: &mut Bench) -> Judged {
     let group = |scope: u16| Ipv6Addr::new(0xff00 | scope, 0, 0, 0, 0, 0, 0, 0x4242);
     for source in [group(2), group(0xe)] {
@@ -62,7 +63,8 @@ pub fn multicast(bench: &mut Bench) -> Judged {
     routed_group(bench)
 }
 
-/// A router that has a route of a global group forwards its packets, but none from a link-local source (RFC 4291 2.5.6).
+/// A router that has a route of a global group forwards its packets, but none from a link-local source (RFC 4291
+/// 2.5.6).
 fn routed_group(bench: &mut Bench) -> Judged {
     let mac = MacAddr::from_ipv6_multicast(GROUP6);
     for (path, packet) in both(bench, |bench| bench.udp6().to(GROUP6)) {
@@ -78,8 +80,8 @@ fn routed_group(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 4007 9: if a packet would leave the zone of its source, it is discarded and, unless it is to a group, Destination Unreachable
-/// code 2 is sent.
+/// RFC 4007 9: if a packet would leave the zone of its source, it is discarded and, unless it is to a group,
+/// Destination Unreachable code 2 is sent.
 pub fn beyond_scope(bench: &mut Bench) -> Judged {
     for (path, packet) in both(bench, |bench| bench.udp6().from(Left.station_link_local())) {
         bench.refused(Left, &packet, 1, 2).case(path)?;

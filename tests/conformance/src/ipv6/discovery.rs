@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Neighbor discovery messages: which are valid (RFC 4861 7.1), what they change (7.2.5), and duplicate address detection (RFC 4862 5.4).
+//! Neighbor discovery messages: which are valid (RFC 4861 7.1), what they change (7.2.5), and duplicate address
+//! detection (RFC 4862 5.4).
 
 use crate::bench::{Bench, LIMIT};
 use crate::judge::{Case as _, Judged, demand, same};
@@ -42,8 +43,8 @@ fn advertised_in(log: &[Caught], side: Side) -> usize {
     log.iter().filter(own).count()
 }
 
-/// Solicits; returns how often that was answered. An answer that must come is waited for: the last marker does not wait for the thread of the
-/// slow path that answers.
+/// Solicits; returns how often that was answered. An answer that must come is waited for: the last marker does not wait
+/// for the thread of the slow path that answers.
 fn ask(bench: &mut Bench, packet: &Packet6, expected: usize) -> Judged<usize> {
     bench.begin()?;
     let group = MacAddr::from_ipv6_multicast(solicited_node(Left.router6()));
@@ -55,9 +56,9 @@ fn ask(bench: &mut Bench, packet: &Packet6, expected: usize) -> Judged<usize> {
     Ok(advertised(bench, Left))
 }
 
-/// RFC 4861 7.1.1 and 7.1.2: solicitations and advertisements MUST be silently discarded unless hop limit is 255, checksum and code are
-/// right, the message is long enough, its target is no group and no option has length 0; a solicitation from the unspecified address goes
-/// to a solicited-node address and has no link-layer address.
+/// RFC 4861 7.1.1 and 7.1.2: solicitations and advertisements MUST be silently discarded unless hop limit is 255,
+/// checksum and code are right, the message is long enough, its target is no group and no option has length 0; a
+/// solicitation from the unspecified address goes to a solicited-node address and has no link-layer address.
 pub fn messages_are_validated(bench: &mut Bench) -> Judged {
     let own = own_mac(mac(bench.world(), Left, 2));
     let good = solicitation(bench, Left, &own);
@@ -131,8 +132,8 @@ fn advertisements_are_validated(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 4861 7.2.5: an advertisement with another link-layer address replaces the known one only with the override flag, and creates no
-/// entry where there is none.
+/// RFC 4861 7.2.5: an advertisement with another link-layer address replaces the known one only with the override flag,
+/// and creates no entry where there is none.
 pub fn advertisements_change_what_they_may(bench: &mut Bench) -> Judged {
     let (known, unknown) = (Right.host6(0x91), Right.host6(0x92));
     let (old, new) = (mac(bench.world(), Right, 0x91), mac(bench.world(), Right, 0x92));
@@ -168,8 +169,8 @@ fn tell(bench: &mut Bench, from: MacAddr, message: Advertisement) -> Judged {
     Ok(())
 }
 
-/// RFC 4862 5.4.2: before an address is used, it is asked for on its link: from the unspecified address, to its solicited-node address,
-/// without a link-layer address.
+/// RFC 4862 5.4.2: before an address is used, it is asked for on its link: from the unspecified address, to its
+/// solicited-node address, without a link-layer address.
 pub fn addresses_are_asked_for_first(bench: &mut Bench) -> Judged {
     for side in bench.sides() {
         let address = side.router6();
@@ -192,7 +193,8 @@ pub fn addresses_are_asked_for_first(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 4862 5.4.5: an address that another station has MUST NOT be used. In this world one has answered for the router's.
+/// RFC 4862 5.4.5: an address that another station has MUST NOT be used. In this world one has answered for the
+/// router's.
 pub fn duplicates_are_not_used(bench: &mut Bench) -> Judged {
     let address = Right.router6();
     demand(bench.startup().iter().any(|caught| caught.asks_for(address)), "the address was not asked for")?;

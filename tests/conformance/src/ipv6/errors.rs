@@ -63,8 +63,9 @@ fn provocations(packet: &Packet6) -> [(u8, Packet6); 3] {
     [(3, packet.clone().hop_limit(1)), (1, packet.clone().to(UNROUTED6)), (2, long)]
 }
 
-/// 2.4 (e): no error MUST be sent about an ICMPv6 error, a redirect, a packet to a group or in a link-layer group (but Packet Too Big, and
-/// Parameter Problem code 2 where the option says so: row 5), and one whose source does not say who sent it.
+/// 2.4 (e): no error MUST be sent about an ICMPv6 error, a redirect, a packet to a group or in a link-layer group (but
+/// Packet Too Big, and Parameter Problem code 2 where the option says so: row 5), and one whose source does not say who
+/// sent it.
 pub fn about_nothing_of_these(bench: &mut Bench) -> Judged {
     let quoted = Packet6::udp(7, Right.station6(), Left.station6(), 8).to_vec();
     // 100 and 127 are errors of experiments and to come.
@@ -124,7 +125,8 @@ fn others_are_answered(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// Sends packets without hops, and returns how many errors about them came, after at least the `expected` ones or in vain.
+/// Sends packets without hops, and returns how many errors about them came, after at least the `expected` ones or in
+/// vain.
 fn expired(bench: &mut Bench, count: usize, expected: usize) -> Judged<usize> {
     bench.begin()?;
     for _ in 0..count {
@@ -137,7 +139,8 @@ fn expired(bench: &mut Bench, count: usize, expected: usize) -> Judged<usize> {
     Ok(bench.log().iter().filter(is_error).count())
 }
 
-/// 2.4 (f): the rate of errors MUST be limited, by a token bucket as it SHOULD be: a few come at once, and others after a while.
+/// 2.4 (f): the rate of errors MUST be limited, by a token bucket as it SHOULD be: a few come at once, and others after
+/// a while.
 pub fn errors_are_limited(bench: &mut Bench) -> Judged {
     let errors = expired(bench, 400, 1)?;
     demand(errors > 0, "no error came at all")?;
@@ -151,8 +154,8 @@ pub fn errors_are_limited(bench: &mut Bench) -> Judged {
     bench.expect("an echo reply behind the errors", |caught| is_echo_of(caught, &echo)).map(|_| ())
 }
 
-/// 4.2: every node MUST answer echo requests, with all their data and from the address that was asked; if that is a group, from one of its
-/// own addresses.
+/// 4.2: every node MUST answer echo requests, with all their data and from the address that was asked; if that is a
+/// group, from one of its own addresses.
 pub fn echo(bench: &mut Bench) -> Judged {
     let link_local = Left.station_link_local();
     let own = bench.mac(Left, 1).link_local();

@@ -11,7 +11,8 @@ use perigee_net::MacAddr;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-/// Options that nobody knows, by what their highest bits say (RFC 8200 4.2); the rest is that of experiments (RFC 4727).
+/// Options that nobody knows, by what their highest bits say (RFC 8200 4.2); the rest is that of experiments (RFC
+/// 4727).
 const SKIP: u8 = 0x1e;
 const DISCARD: u8 = 0x5e;
 const REPORT: u8 = 0x9e;
@@ -20,8 +21,8 @@ const REPORT_UNICAST: u8 = 0xde;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_MAC: MacAddr = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
 
-/// RFC 8200 4: extension headers but for hop-by-hop options are not processed by any node along the path. So whatever they are, packets
-/// pass unchanged.
+/// RFC 8200 4: extension headers but for hop-by-hop options are not processed by any node along the path. So whatever
+/// they are, packets pass unchanged.
 pub fn transit_ignores_headers(bench: &mut Bench) -> Judged {
     let headers: [(&str, Vec<Extension>, u8); 9] = [
         ("destination options, unknown, to be reported", vec![destination_options(&[REPORT_UNICAST, 2, 1, 2])], 17),
@@ -56,9 +57,10 @@ pub fn transit_ignores_headers(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 8200 4.2: the two highest bits of an option that a node does not know say what it does: skip it; discard the packet; discard it
-/// and report it, to a group as well; discard it and report it unless to a group. Here of packets to the router, in both headers that
-/// have options. In transit a router may leave hop-by-hop options alone (4.8), or do what the bits say.
+/// RFC 8200 4.2: the two highest bits of an option that a node does not know say what it does: skip it; discard the
+/// packet; discard it and report it, to a group as well; discard it and report it unless to a group. Here of packets to
+/// the router, in both headers that have options. In transit a router may leave hop-by-hop options alone (4.8), or do
+/// what the bits say.
 pub fn action_bits(bench: &mut Bench) -> Judged {
     type Header = fn(&[u8]) -> Extension;
     let headers: [(&str, Header); 2] = [("hop-by-hop", hop_by_hop), ("destination", destination_options)];
@@ -127,8 +129,8 @@ fn in_transit(bench: &mut Bench, kind: u8, reported: Option<bool>) -> Judged {
     same("errors (type, code, pointer)", errors, if reported { vec![(4, 2, 44)] } else { Vec::new() })
 }
 
-/// RFC 5095 3: a routing header of type 0 is treated as one of an unknown type (RFC 8200 4.4): with segments left, the packet is
-/// discarded and Parameter Problem code 0 points at the type; without, the header is skipped.
+/// RFC 5095 3: a routing header of type 0 is treated as one of an unknown type (RFC 8200 4.4): with segments left, the
+/// packet is discarded and Parameter Problem code 0 points at the type; without, the header is skipped.
 pub fn routing_headers(bench: &mut Bench) -> Judged {
     for kind in [0, 253] {
         for (path, echo) in both(bench, |bench| bench.echo6(Left, 40)) {
@@ -154,8 +156,9 @@ fn whole(bench: &mut Bench) -> Packet6 {
     bench.echo6(Left, 1192)
 }
 
-/// RFC 5722 4, RFC 8200 4.5: if any fragments of a datagram overlap, the datagram, and fragments of it that are yet to come, MUST be
-/// silently discarded. RFC 6946 4: a packet with a fragment header that is no fragment MUST be processed by itself.
+/// RFC 5722 4, RFC 8200 4.5: if any fragments of a datagram overlap, the datagram, and fragments of it that are yet to
+/// come, MUST be silently discarded. RFC 6946 4: a packet with a fragment header that is no fragment MUST be processed
+/// by itself.
 pub fn overlapping_and_atomic_fragments(bench: &mut Bench) -> Judged {
     // The echo request is 1200 bytes long: where pieces start and how long they are.
     let cases: [(&str, &[(usize, usize)]); 5] = [

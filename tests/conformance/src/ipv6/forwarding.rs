@@ -11,8 +11,8 @@ use crate::wire::{IcmpError, Packet6};
 use perigee_net::MacAddr;
 use std::net::Ipv6Addr;
 
-/// RFC 8200 3: each node that forwards lowers the hop limit by 1; with zero, or lowered to it, the packet is discarded. RFC 4443 3.3:
-/// Time Exceeded code 0 MUST be sent. The packet's destination should take it nevertheless (RFC 8200 3).
+/// RFC 8200 3: each node that forwards lowers the hop limit by 1; with zero, or lowered to it, the packet is discarded.
+/// RFC 4443 3.3: Time Exceeded code 0 MUST be sent. The packet's destination should take it nevertheless (RFC 8200 3).
 pub fn hop_limit(bench: &mut Bench) -> Judged {
     for hops in [2, 3, 64, 255] {
         for (path, packet) in both(bench, |bench| bench.udp6().hop_limit(hops)) {
@@ -65,8 +65,8 @@ pub fn never_fragments(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 4443 3.2: Packet Too Big MUST be sent for a packet larger than the MTU of the link it would leave by, with that MTU. For a packet
-/// to a group as well (2.4 (e.3)), in routers that have a route of it.
+/// RFC 4443 3.2: Packet Too Big MUST be sent for a packet larger than the MTU of the link it would leave by, with that
+/// MTU. For a packet to a group as well (2.4 (e.3)), in routers that have a route of it.
 pub fn packet_too_big(bench: &mut Bench) -> Judged {
     for error in too_big(bench)? {
         same("MTU", error.rest as usize, NARROW)?;
@@ -104,8 +104,8 @@ pub fn flow_label(bench: &mut Bench) -> Judged {
     Ok(())
 }
 
-/// RFC 7608 2: forwarding MUST follow the longest match of prefixes of any length up to 128 bits. RFC 6164 5: routers MUST support
-/// prefixes of 127 bits between them, and then have no subnet-router anycast address.
+/// RFC 7608 2: forwarding MUST follow the longest match of prefixes of any length up to 128 bits. RFC 6164 5: routers
+/// MUST support prefixes of 127 bits between them, and then have no subnet-router anycast address.
 pub fn any_prefix_length(bench: &mut Bench) -> Judged {
     for length in SHORTEST..=128 {
         // The first bit behind the prefix is another one.

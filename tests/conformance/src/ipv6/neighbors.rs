@@ -14,14 +14,15 @@ const SOLICITATIONS: usize = 3;
 const RETRANSMIT: Duration = Duration::from_millis(1000);
 /// Longer than a station takes to answer, less than until the next solicitation.
 const SLOW_ANSWER: Duration = Duration::from_millis(700);
-/// Until then a router must have noticed that a station has moved: 30 s, at most one and a half times that, then 5 s of delay, then
-/// three probes (RFC 4861 10), and as much again for a busy machine.
+/// Until then a router must have noticed that a station has moved: 30 s, at most one and a half times that, then 5 s of
+/// delay, then three probes (RFC 4861 10), and as much again for a busy machine.
 const MOVED: Duration = Duration::from_secs(100);
 /// Addresses without stations: more than any sensible limit of neighbors that are being asked for.
 const NOBODY: u32 = 3000;
 
-/// RFC 4861 7.2.2: while a neighbor is asked for, at least one packet MUST wait and be sent when the answer comes; three solicitations
-/// are sent, a RETRANS_TIMER apart; then Destination Unreachable code 3 MUST be sent for each packet that waits.
+/// RFC 4861 7.2.2: while a neighbor is asked for, at least one packet MUST wait and be sent when the answer comes;
+/// three solicitations are sent, a RETRANS_TIMER apart; then Destination Unreachable code 3 MUST be sent for each
+/// packet that waits.
 pub fn packets_wait_and_three_solicitations(bench: &mut Bench) -> Judged {
     let address = Right.host6(0x81);
     let packet = bench.udp6().to(address);
@@ -65,8 +66,8 @@ fn nobody_answers(bench: &mut Bench) -> Judged {
     }
 }
 
-/// RFC 4861 7.3: a neighbor that is not confirmed any more is probed, and one that does not answer is asked for anew: here, one that has
-/// another link-layer address and does not say so.
+/// RFC 4861 7.3: a neighbor that is not confirmed any more is probed, and one that does not answer is asked for anew:
+/// here, one that has another link-layer address and does not say so.
 pub fn unreachable_neighbors_are_noticed(bench: &mut Bench) -> Judged {
     let address = Right.host6(0x90);
     let (old, new) = (mac(bench.world(), Right, 0x90), mac(bench.world(), Right, 0x91));
@@ -92,8 +93,8 @@ pub fn unreachable_neighbors_are_noticed(bench: &mut Bench) -> Judged {
     }
 }
 
-/// RFC 6583 7: a router should withstand that thousands of addresses without stations are asked for: it goes on to forward to the neighbors
-/// that it knows, answers, and finds new ones.
+/// RFC 6583 7: a router should withstand that thousands of addresses without stations are asked for: it goes on to
+/// forward to the neighbors that it knows, answers, and finds new ones.
 pub fn a_flood_of_addresses_is_survived(bench: &mut Bench) -> Judged {
     let known = bench.udp6();
     bench.pass(Left, &known, Right)?;

@@ -17,8 +17,8 @@ const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// RFC 4861 6.2.6: an answer to a solicitation is sent within MAX_RA_DELAY_TIME, half a second.
 const ANSWER: Duration = Duration::from_millis(600);
 
-/// RFC 4861 6.2.1: AdvSendAdvertisements is false by default, and then a router MUST NOT send advertisements, unasked or asked (6.2.2,
-/// 6.2.6). (How those that are switched on are spaced and end is up to the program that sends them.)
+/// RFC 4861 6.2.1: AdvSendAdvertisements is false by default, and then a router MUST NOT send advertisements, unasked
+/// or asked (6.2.2, 6.2.6). (How those that are switched on are spaced and end is up to the program that sends them.)
 pub fn no_advertisements_by_default(bench: &mut Bench) -> Judged {
     let is_advertisement =
         |caught: &Caught| caught.icmp6().is_some_and(|(_, message)| message.kind() == icmp6::ROUTER_ADVERTISEMENT);
@@ -52,8 +52,8 @@ fn redirect(caught: &Caught) -> Option<Redirect> {
     Some(Redirect { target: address(8)?, destination: address(24)?, valid, to })
 }
 
-/// RFC 4861 8.2: a router SHOULD send a redirect to a neighbor for whom another first hop on the same link is better, and MUST limit their
-/// rate. It MUST NOT change its own routes when it receives one.
+/// RFC 4861 8.2: a router SHOULD send a redirect to a neighbor for whom another first hop on the same link is better,
+/// and MUST limit their rate. It MUST NOT change its own routes when it receives one.
 pub fn redirects(bench: &mut Bench) -> Judged {
     never_applied(bench)?;
     for (host, (path, packet)) in (0x11..).zip(both(bench, |bench| bench.udp6())) {

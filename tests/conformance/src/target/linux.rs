@@ -26,7 +26,8 @@ pub(super) fn start(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Settings of `/proc/sys/net`, in their order: a new namespace may have those of the first one, and the first of these changes others.
+/// Settings of `/proc/sys/net`, in their order: a new namespace may have those of the first one, and the first of these
+/// changes others.
 fn settings(place: &Place) -> Vec<(String, String)> {
     let settings = place.world.settings();
     let mut list: Vec<(String, String)> = Vec::new();

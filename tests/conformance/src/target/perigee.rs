@@ -27,8 +27,8 @@ pub(super) fn start(place: &Place, program: &Path, driver: &str, slow_paths: u16
     Router::start(launch).map_err(|error| shortened(&format!("{error:#}")))
 }
 
-/// The error with the log's last line alone, without the place of the file, which is new each time, and without what would have been
-/// expected: it is the reason for several rows.
+/// The error with the log's last line alone, without the place of the file, which is new each time, and without what
+/// would have been expected: it is the reason for several rows.
 fn shortened(error: &str) -> anyhow::Error {
     let lines: Vec<&str> = error.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let wrong = lines.iter().rev().find(|line| line.contains(".toml:")).or(lines.last()).copied();

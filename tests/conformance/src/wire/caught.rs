@@ -160,7 +160,8 @@ impl Caught {
         })
     }
 
-    /// Whether this is what neighbors on a link say to each other anyway: ARP, neighbor discovery, groups, and what is not IP.
+    /// Whether this is what neighbors on a link say to each other anyway: ARP, neighbor discovery, groups, and what is
+    /// not IP.
     pub fn is_chatter(&self) -> bool {
         if let Some(header) = self.header4() {
             return header[9] == 2; // IGMP
@@ -188,7 +189,8 @@ fn rest(message: &[u8]) -> u32 {
     u32::from_be_bytes([message[4], message[5], message[6], message[7]])
 }
 
-/// The payload that fragments make, if they are all there and fit without gaps or overlaps; a packet that is no fragment is its own.
+/// The payload that fragments make, if they are all there and fit without gaps or overlaps; a packet that is no
+/// fragment is its own.
 pub fn reassemble4<'a>(packets: impl IntoIterator<Item = &'a Caught>) -> Option<Vec<u8>> {
     let pieces = packets.into_iter().filter_map(|caught| {
         let packet = caught.ip4().filter(Ipv4::verify_checksum)?;

@@ -114,7 +114,8 @@ impl Packet4 {
         self.flags(DONT_FRAGMENT)
     }
 
-    /// The piece of it that starts `offset` bytes into the payload and has `length` bytes, or all the rest. With the same options.
+    /// The piece of it that starts `offset` bytes into the payload and has `length` bytes, or all the rest. With the
+    /// same options.
     pub fn piece(&self, offset: usize, length: usize) -> Packet4 {
         let end = (offset + length).min(self.payload.len());
         let more = if end < self.payload.len() { MORE_FRAGMENTS } else { 0 };

@@ -13,7 +13,8 @@ fn dropped(counters: &Counters) -> u64 {
     drops.map(|(reason, ..)| counters.reason_packets(reason)).sum()
 }
 
-/// Packets to groups that were copied for each of the two interfaces of their routes: those that the module neither dropped nor punted.
+/// Packets to groups that were copied for each of the two interfaces of their routes: those that the module neither
+/// dropped nor punted.
 fn replicated(counters: &Counters) -> u64 {
     // These are of copies.
     let of_copies = [multicast::NO_BUFFER, multicast::NO_ROOM];
@@ -22,7 +23,8 @@ fn replicated(counters: &Counters) -> u64 {
     counters.module_packets(ModuleId::multicast as usize) - refused
 }
 
-/// Panics if a worker, which holds no packet, has lost or made one: what it received, and what it copied, was sent, dropped or punted.
+/// Panics if a worker, which holds no packet, has lost or made one: what it received, and what it copied, was sent,
+/// dropped or punted.
 pub fn settled(worker: &mut Worker) {
     let counters = &*worker.context().counters;
     let sent: u64 = (0..PORTS).map(|port| counters.port_transmitted(port)).sum();

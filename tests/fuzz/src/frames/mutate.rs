@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Changes of frames: of bytes, of lengths, and of header fields where they are. Most of what a router has to refuse is a good packet
-//! with one wrong field, which random bytes hardly ever are.
+//! Changes of frames: of bytes, of lengths, and of header fields where they are. Most of what a router has to refuse is
+//! a good packet with one wrong field, which random bytes hardly ever are.
 
 use super::router::{ADDRESSES4, ADDRESSES6, VLAN, mac_addresses};
 use super::templates::Template;

@@ -283,8 +283,8 @@ impl Bm19Writer {
         }
     }
 
-    /// Sets or removes the next hop of `prefix`, and calls `changed` for each slot in which that may show. After an error
-    /// nothing has changed.
+    /// Sets or removes the next hop of `prefix`, and calls `changed` for each slot in which that may show. After an
+    /// error nothing has changed.
     pub(crate) fn change(
         &mut self,
         prefix: Prefix4,
@@ -342,8 +342,8 @@ impl Bm19Writer {
         self.build_again(self.limits).map_err(|error| error.because_of(prefix.into()))
     }
 
-    /// As [`grow`](Self::grow) for a removal, which must not fail: beyond the limits, if need be. If memory is short the old
-    /// table is unchanged.
+    /// As [`grow`](Self::grow) for a removal, which must not fail: beyond the limits, if need be. If memory is short
+    /// the old table is unchanged.
     fn grow_beyond(&mut self) -> Result<(), LookupError> {
         let mut room = self.limits;
         loop {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! What the words of DXR mean, and how one address is looked up in them.
 //!
-//! A chunk is all addresses with the same first bits. Its entry, a word of 32 bits, is the next hop of the whole chunk, or says
-//! where the chunk's ranges are and how many. The ranges are written as two arrays, one behind the other: where each range but
-//! the first starts, which is 0, and the next hop of each.
+//! A chunk is all addresses with the same first bits. Its entry, a word of 32 bits, is the next hop of the whole chunk,
+//! or says where the chunk's ranges are and how many. The ranges are written as two arrays, one behind the other: where
+//! each range but the first starts, which is 0, and the next hop of each.
 //!
 //! ```text
 //! entry   bit 31: long · the number of starts · the low bits: the word that the ranges begin at
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lookup::blocks::Block;
 
-/// Words in a line of 64 bytes. Ranges that fit in one lie in one, longer ones begin with one: so the starts in the short format,
-/// which come first, are in whole lines but the last.
+/// Words in a line of 64 bytes. Ranges that fit in one lie in one, longer ones begin with one: so the starts in the
+/// short format, which come first, are in whole lines but the last.
 pub(crate) const LINE: u32 = 16;
 /// The ranges of a chunk are in the long format.
 pub(crate) const LONG: u32 = 1 << 31;

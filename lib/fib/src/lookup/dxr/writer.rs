@@ -17,8 +17,8 @@ use perigee_net::Prefix4;
 
 /// A next hop has 16 bits.
 const MAX_ID: u32 = u16::MAX as u32;
-/// Words of ranges that insertions may fill, if an entry has bits for so many: 64 MiB of address space, which takes memory only
-/// as it is used.
+/// Words of ranges that insertions may fill, if an entry has bits for so many: 64 MiB of address space, which takes
+/// memory only as it is used.
 const MAX_WORDS: u32 = 1 << 24;
 /// An insertion that finds no room has the table built again if more than one word in this many is free or retired.
 const GAPS: u32 = 8;
@@ -110,7 +110,8 @@ impl DxrWriter {
         Self::around(Box::new(slots), layout, limit, limit, isa).map_err(|_| memory(bits.into()))
     }
 
-    /// A writer for `slots` with nothing encoded yet, and with room for `room` words. Hands the slots back if memory is short.
+    /// A writer for `slots` with nothing encoded yet, and with room for `room` words. Hands the slots back if memory is
+    /// short.
     fn around(slots: Box<Slots>, layout: Layout, room: u32, limit: u32, isa: Isa) -> Result<Self, Box<Slots>> {
         let Some(shared) = Dxr::new(layout, room, isa) else { return Err(slots) };
         Ok(Self {
@@ -255,7 +256,8 @@ impl DxrWriter {
         Ok(old)
     }
 
-    /// For an insertion that has found no room: a table without gaps may have some. The old one remains with its readers.
+    /// For an insertion that has found no room: a table without gaps may have some. The old one remains with its
+    /// readers.
     fn make_room(&mut self, prefix: Prefix4) -> Result<(), LookupError> {
         if self.blocks.touched() - self.blocks.used() <= self.limit / GAPS {
             let structure = name(self.layout.bits);

@@ -105,8 +105,8 @@ impl<A: Family> PoptrieWriter<A> {
         runs(block, cover, self.prefixes.children(&block).map(|(prefix, &id)| (prefix, leaf(id))))
     }
 
-    /// The runs of a block that had one leaf until `prefix` changed. Many prefixes with one next hop may lie in it: only
-    /// those in the changed one are looked at.
+    /// The runs of a block that had one leaf until `prefix` changed. Many prefixes with one next hop may lie in it:
+    /// only those in the changed one are looked at.
     fn runs_after(&self, block: Prefix6, leaf: u32, prefix: Prefix6) -> Vec<Run> {
         let known = [Run { start: block.addr(), leaf }];
         splice(&known, block.last(), [(prefix, &self.runs(prefix)[..])].into_iter())
@@ -270,9 +270,9 @@ fn only_leaf(cells: &[Cell; 1 << STRIDE]) -> Option<u32> {
 }
 
 impl<A: Family> Builder<'_, A> {
-    /// Makes a new version of the node `last`, in whose cells `prefix` has these runs, or of the nearest one above it, on
-    /// `path`, that does not become a single leaf. Returns what leads to it: the place of its array of siblings if a node is left
-    /// on the path, else the entry of the first table.
+    /// Makes a new version of the node `last`, in whose cells `prefix` has these runs, or of the nearest one above it,
+    /// on `path`, that does not become a single leaf. Returns what leads to it: the place of its array of siblings
+    /// if a node is left on the path, else the entry of the first table.
     fn link(
         &mut self,
         last: Step,

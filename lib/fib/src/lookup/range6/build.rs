@@ -57,8 +57,8 @@ pub(super) struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The word for a block of addresses, all with the same first `depth` bits, that has these runs; the first of them may
-    /// begin before it. `None` if there is no room.
+    /// The word for a block of addresses, all with the same first `depth` bits, that has these runs; the first of them
+    /// may begin before it. `None` if there is no room.
     pub fn word(&mut self, runs: &[Run], At { depth, level }: At) -> Option<u32> {
         if runs.len() == 1 {
             return Some(runs[0].leaf);
@@ -72,8 +72,8 @@ impl Builder<'_> {
         }
     }
 
-    /// As [`word`](Self::word) for a block whose word is `old`: what fits as many lines as before goes into lines again, without
-    /// weighing whether an index would be better, which takes most of the time.
+    /// As [`word`](Self::word) for a block whose word is `old`: what fits as many lines as before goes into lines
+    /// again, without weighing whether an index would be better, which takes most of the time.
     pub fn word_again(&mut self, runs: &[Run], at: At, old: u32) -> Option<u32> {
         if old & LEAVES != 0 && runs.len() > 1 && runs.len() <= 6 * NARROW_RUNS {
             let before = if old & KIND == TREE { lines_of(self.words, old) as usize } else { 1 };
@@ -200,8 +200,8 @@ fn tree_cost(runs: u64, per_line: u64) -> u64 {
     lines * LINE as u64 * 4 + (runs - 1) * steps * LINE_STEP
 }
 
-/// The cheapest stride for an index of a block with these boundaries inside it, and its cost in bytes, if that is less than
-/// `limit`; else any stride, and `limit`.
+/// The cheapest stride for an index of a block with these boundaries inside it, and its cost in bytes, if that is less
+/// than `limit`; else any stride, and `limit`.
 fn best_stride(boundaries: &[Run], at: At, keys: &mut Vec<u64>, limit: u64) -> (u32, u64) {
     let step = |level: u32| if level < FREE_LEVELS { 0 } else { INDEX_STEP };
     let further = LINE as u64 * 4 / NARROW_RUNS as u64 + 4 + 2 * LINE_STEP + step(at.level + 1);
@@ -226,8 +226,8 @@ fn key(start: u128) -> u64 {
     (start >> 64) as u64 | u64::from(start as u64 != 0)
 }
 
-/// The cost of what is needed below an index of this stride, in bytes, or `limit` if that is less: nothing for cells of a single
-/// run, `further` for each run of a cell with too many runs for a tree.
+/// The cost of what is needed below an index of this stride, in bytes, or `limit` if that is less: nothing for cells of
+/// a single run, `further` for each run of a cell with too many runs for a tree.
 fn below(keys: &[u64], stride: u32, further: u64, limit: u64) -> u64 {
     const MOST: u64 = (NARROW_RUNS * TREE_LINES) as u64;
     let cost = |inside: u64| match inside {

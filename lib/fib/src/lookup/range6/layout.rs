@@ -11,8 +11,9 @@
 //! tree    a line with the last values of up to 17 lines, which follow it
 //! ```
 //!
-//! These values are the address's next 32 bits. A run of one value in a wide line may have a word that leads to a node for the
-//! 32 bits after those. Words of indices and those of wide lines are replaced under readers; what else a line holds is not.
+//! These values are the address's next 32 bits. A run of one value in a wide line may have a word that leads to a node
+//! for the 32 bits after those. Words of indices and those of wide lines are replaced under readers; what else a line
+//! holds is not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -83,8 +83,8 @@ impl Line {
 }
 
 impl Range6Writer {
-    /// Makes a change of `prefix` visible if it concerns a single line of this place that has room for it; else returns false, and
-    /// nothing has changed.
+    /// Makes a change of `prefix` visible if it concerns a single line of this place that has room for it; else returns
+    /// false, and nothing has changed.
     pub(super) fn patch(&mut self, place: &Place, prefix: Prefix6) -> bool {
         self.try_patch(place, prefix).is_some()
     }

@@ -27,8 +27,8 @@ pub(super) struct Place {
 }
 
 impl Range6Writer {
-    /// Which words a change of `prefix`, which is longer than the default route, replaces: the deepest around it, or those of
-    /// the largest block around it that has few prefixes left.
+    /// Which words a change of `prefix`, which is longer than the default route, replaces: the deepest around it, or
+    /// those of the largest block around it that has few prefixes left.
     pub(super) fn place(&self, prefix: Prefix6) -> Place {
         let (mut place, above) = self.deepest(prefix);
         for &(at, depth, level) in above.iter().rev() {
@@ -73,8 +73,8 @@ impl Range6Writer {
         }
     }
 
-    /// If this word of a block of `depth` bits leads to wide lines, and the 32 bits of `prefix` that come next have a word of
-    /// their own there: where that is.
+    /// If this word of a block of `depth` bits leads to wide lines, and the 32 bits of `prefix` that come next have a
+    /// word of their own there: where that is.
     fn word_of_wide_line(&self, word: u32, prefix: Prefix6, depth: u32) -> Option<usize> {
         if word & LEAVES == 0 || word & WIDE == 0 || u32::from(prefix.len()) < depth + 32 {
             return None;

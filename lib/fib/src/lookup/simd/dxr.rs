@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-//! The inner loops of DXR for AVX-512, for AVX2 and for any processor. `simd.rs` says why gathers are written in assembly.
+//! The inner loops of DXR for AVX-512, for AVX2 and for any processor. `simd.rs` says why gathers are written in
+//! assembly.
 //!
-//! The ranges of a chunk are written before the entry that leads to them becomes visible, and are not written while a reader may
-//! hold them: they are read with plain loads, which leave out what lies behind them, or with ones that the compiler does not see.
+//! The ranges of a chunk are written before the entry that leads to them becomes visible, and are not written while a
+//! reader may hold them: they are read with plain loads, which leave out what lies behind them, or with ones that the
+//! compiler does not see.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Isa, prefetch_at};
 use crate::lookup::dxr::layout::Layout;
 
-/// Words behind the last one that ranges may begin at: as many as the longest chunk whose number of starts its entry tells, so
-/// that one clamp keeps all of it inside the table.
+/// Words behind the last one that ranges may begin at: as many as the longest chunk whose number of starts its entry
+/// tells, so that one clamp keeps all of it inside the table.
 pub(crate) const BEHIND: usize = 512;
 
 /// Addresses looked up side by side.
@@ -73,8 +75,8 @@ impl Tables<'_> {
         starts.iter().for_each(|byte| prefetch_at(bytes.wrapping_add(*byte as usize)));
     }
 
-    /// Where the ranges in the long format of an entry are, and how many starts they have: these and the next hops lie inside the
-    /// table, with room for `behind` more values.
+    /// Where the ranges in the long format of an entry are, and how many starts they have: these and the next hops lie
+    /// inside the table, with room for `behind` more values.
     #[inline(always)]
     fn long(self, entry: u32, behind: usize) -> (*const u16, usize) {
         let (layout, words) = (self.layout, self.words);
@@ -128,8 +130,8 @@ fn lanes(mut mask: u64, mut each: impl FnMut(usize)) {
     }
 }
 
-/// Of `starts` ascending values, of which at most `window` can be compared at once: where a window begins that has all values
-/// before it not behind the key and all values after it behind it, and how many are in it.
+/// Of `starts` ascending values, of which at most `window` can be compared at once: where a window begins that has all
+/// values before it not behind the key and all values after it behind it, and how many are in it.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn narrow(starts: usize, window: usize, is_reached: impl Fn(usize) -> bool) -> (usize, usize) {
@@ -158,8 +160,8 @@ mod avx512 {
     fn gather(words: &[AtomicU32], index: __m512i, mask: u32) -> __m512i {
         let index = _mm512_min_epu32(index, _mm512_set1_epi32(words.len() as i32 - 1));
         let mut out = _mm512_setzero_si512();
-        // SAFETY: every index is below the table's length; the words are aligned. The mask is moved from a general register, so
-        // that no gather waits for another one.
+        // SAFETY: every index is below the table's length; the words are aligned. The mask is moved from a general
+        // register, so that no gather waits for another one.
         unsafe {
             asm!("kmovw {mask}, {ones:e}", "vpgatherdd {out} {{{mask}}}, [{table} + {index}*4]",
                 mask = out(kreg) _, ones = in(reg) mask, out = inout(zmm_reg) out, table = in(reg) words.as_ptr(),
@@ -172,7 +174,8 @@ mod avx512 {
     #[derive(Clone, Copy)]
     struct Found {
         entry: __m512i,
-        /// The byte at which the line with the starts to be compared begins, and the byte with the next hop that comes before them.
+        /// The byte at which the line with the starts to be compared begins, and the byte with the next hop that comes
+        /// before them.
         line: __m512i,
         hops: __m512i,
         /// Which bytes of the line they are: of the first eight addresses, and of the other eight.
@@ -282,9 +285,9 @@ mod avx512 {
     unsafe fn short(tables: Tables<'_>, line: u32, starts: u64, hops: u32, key: u32) -> u32 {
         let (bytes, key) = (tables.words.as_ptr().cast::<u8>(), _mm512_set1_epi32(key as i32));
         let reached: u64;
-        // SAFETY: sixty-four bytes are there. Some may belong to other ranges, which change: the compiler does not see the load,
-        // and what is read of them does not count. It does not see the count either, which it would make of vectors, of more
-        // instructions.
+        // SAFETY: sixty-four bytes are there. Some may belong to other ranges, which change: the compiler does not see
+        // the load, and what is read of them does not count. It does not see the count either, which it would
+        // make of vectors, of more instructions.
         unsafe {
             asm!("vpcmpub {mask}, {key}, [{bytes} + {line}], 5", "kmovq {reached}, {mask}", "and {reached}, {starts}",
                 "popcnt {reached}, {reached}", mask = out(kreg) _, reached = out(reg) reached, key = in(zmm_reg) key,
@@ -342,8 +345,8 @@ mod avx2 {
     #[derive(Clone, Copy)]
     struct Found {
         entry: __m256i,
-        /// The byte at which the starts to be compared begin, how many they are, and the byte with the next hop that comes before
-        /// them.
+        /// The byte at which the starts to be compared begin, how many they are, and the byte with the next hop that
+        /// comes before them.
         starts: __m256i,
         count: __m256i,
         hops: __m256i,
@@ -431,8 +434,8 @@ mod avx2 {
         }
     }
 
-    /// Thirty-two bytes. Some may belong to other ranges, which change: the compiler does not see the load, and what is read of
-    /// them does not count.
+    /// Thirty-two bytes. Some may belong to other ranges, which change: the compiler does not see the load, and what is
+    /// read of them does not count.
     ///
     /// # Safety
     /// All of them are in the table.
@@ -463,7 +466,8 @@ mod avx2 {
             u64::from(_mm256_movemask_epi8(is_reached) as u32) << (32 * half)
         };
         let reached = _bzhi_u64((reached(0) | reached(1)) >> (starts % WINDOW), count).count_ones();
-        // SAFETY: one of the next hops. It is an atomic load for ThreadSanitizer's sake, which does not see what orders it.
+        // SAFETY: one of the next hops. It is an atomic load for ThreadSanitizer's sake, which does not see what orders
+        // it.
         let hop = unsafe { AtomicU8::from_ptr(bytes.add((hops + reached) as usize).cast_mut()) };
         u32::from(hop.load(Ordering::Relaxed))
     }
@@ -475,7 +479,8 @@ mod avx2 {
         // A vector is loaded behind the starts, too.
         let (at, starts) = tables.long(entry, LONG);
         let key = tables.layout.key(address, 2);
-        // SAFETY: one of `starts` starts and one more next hop, which all lie inside the table. As to the atomic load, see `short`.
+        // SAFETY: one of `starts` starts and one more next hop, which all lie inside the table. As to the atomic load,
+        // see `short`.
         let value = |which| u32::from(unsafe { AtomicU16::from_ptr(at.add(which).cast_mut()) }.load(Ordering::Relaxed));
         let (first, left) = narrow(starts, LONG, |start| value(start) <= key);
         // SAFETY: the starts, and what lies behind them.

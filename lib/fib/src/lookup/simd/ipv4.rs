@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use super::{Isa, prefetch};
 
-/// Nodes of BM19: a bitmap of runs in the high half, the index of the first leaf in the low half; without a bitmap the leaf.
+/// Nodes of BM19: a bitmap of runs in the high half, the index of the first leaf in the low half; without a bitmap the
+/// leaf.
 pub(crate) type Nodes = [AtomicU64; 1 << 19];
 /// Bytes of DIRB, four to a word.
 pub(crate) type Bytes = [AtomicU32; 1 << 22];
@@ -117,7 +118,8 @@ pub(crate) fn bytes(isa: Isa, table: &Bytes, addresses: &[u32], out: &mut [u32])
     }
 }
 
-/// Starts to load the nodes of addresses: the processor's window holds only a few gathers, and this puts all misses in flight at once.
+/// Starts to load the nodes of addresses: the processor's window holds only a few gathers, and this puts all misses in
+/// flight at once.
 #[inline]
 pub(crate) fn prefetch_nodes(nodes: &Nodes, addresses: &[u32]) {
     addresses.iter().for_each(|address| prefetch(&nodes[(address >> 13) as usize]));
@@ -152,8 +154,8 @@ mod avx512 {
 
     const LANES: usize = 16;
 
-    /// A mask of all lanes. The compiler would make it by `kxnor` of some mask register, and processors wait for that register;
-    /// it may depend on the previous gather, and then no two gathers overlap.
+    /// A mask of all lanes. The compiler would make it by `kxnor` of some mask register, and processors wait for that
+    /// register; it may depend on the previous gather, and then no two gathers overlap.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn all_lanes() -> __mmask16 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-//! The inner loops of `range6` for AVX-512, for AVX2 and for any processor. `simd.rs` says why its gathers are written in
-//! assembly.
+//! The inner loops of `range6` for AVX-512, for AVX2 and for any processor. `simd.rs` says why its gathers are written
+//! in assembly.
 //!
-//! Lines are filled before a word that leads to them becomes visible, and are not written while a reader may hold them: they
-//! are read with plain loads. The exception are the words of wide lines, in their second halves: these may be replaced at any
-//! time and are read one by one, as atomics; vector loads of wide lines leave them out, or are written in assembly.
+//! Lines are filled before a word that leads to them becomes visible, and are not written while a reader may hold them:
+//! they are read with plain loads. The exception are the words of wide lines, in their second halves: these may be
+//! replaced at any time and are read one by one, as atomics; vector loads of wide lines leave them out, or are written
+//! in assembly.
 //!
-//! With AVX-512 all lanes take all steps, whether they need them or not: to compress the lanes of a step, and to find their words
-//! again, took more instructions than it saved, and broke the loops up.
+//! With AVX-512 all lanes take all steps, whether they need them or not: to compress the lanes of a step, and to find
+//! their words again, took more instructions than it saved, and broke the loops up.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use super::{Isa, prefetch_at};
 use crate::lookup::range6::layout::*;
 
-/// Lines behind the last one that a word may lead to: as many as a tree has, so that one clamp keeps all of it inside the table.
+/// Lines behind the last one that a word may lead to: as many as a tree has, so that one clamp keeps all of it inside
+/// the table.
 pub(crate) const BEHIND: u32 = TREE_LINES as u32 + 1;
 /// Addresses that descend side by side.
 const PASS: usize = 64;
@@ -53,8 +55,8 @@ pub(crate) fn range6(isa: Isa, words: &[AtomicU32], default: u32, addresses: &[u
     }
 }
 
-/// How words are loaded that lead on. The fence behind them orders all of them at once (`tests/loom_publish.rs`); ThreadSanitizer knows
-/// loads that acquire, and no fences.
+/// How words are loaded that lead on. The fence behind them orders all of them at once (`tests/loom_publish.rs`);
+/// ThreadSanitizer knows loads that acquire, and no fences.
 const LEADS_ON: Ordering = if cfg!(tsan) { Ordering::Acquire } else { Ordering::Relaxed };
 
 /// The id that a leaf stands for.
@@ -125,8 +127,8 @@ fn descend(words: &[AtomicU32], addresses: &[u128; PASS]) -> Pass {
     pass
 }
 
-/// The remaining steps: first of the few lanes that are still at an index, then of all that are at a tree, then of all that are
-/// at a line.
+/// The remaining steps: first of the few lanes that are still at an index, then of all that are at a tree, then of all
+/// that are at a line.
 #[inline(always)]
 fn finish(
     words: &[AtomicU32],
@@ -210,8 +212,8 @@ mod avx2 {
         finish(words, default, addresses, pass, ids, select, |line, lasts, key| run_of(line, lasts, key));
     }
 
-    /// How many of the first `lasts` words are below `key`. AVX2 compares signed numbers only; a word is not below `key` if the
-    /// unsigned maximum of the two is the word.
+    /// How many of the first `lasts` words are below `key`. AVX2 compares signed numbers only; a word is not below
+    /// `key` if the unsigned maximum of the two is the word.
     #[inline]
     #[target_feature(enable = "avx2,popcnt")]
     fn run_of(line: &[AtomicU32], lasts: usize, key: u32) -> usize {
@@ -265,8 +267,8 @@ mod avx512 {
         _mm512_permutex2var_epi64(low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high)
     }
 
-    /// Sixteen lanes as they descend: the words found, the bits of each address after them (of its first 48, left-aligned), and
-    /// how many bits led there.
+    /// Sixteen lanes as they descend: the words found, the bits of each address after them (of its first 48,
+    /// left-aligned), and how many bits led there.
     #[derive(Clone, Copy)]
     struct Way {
         found: __m512i,
@@ -368,9 +370,9 @@ mod avx512 {
     #[target_feature(enable = "avx512f,popcnt")]
     unsafe fn below(line: *const u8, key: u32, among: __mmask16) -> usize {
         let count: u64;
-        // SAFETY: sixteen words are there. Those in the second half of a wide line may change: the compiler does not see the load,
-        // and what is read of them does not count. It does not see the count either, which it would make of vectors, of more
-        // instructions.
+        // SAFETY: sixteen words are there. Those in the second half of a wide line may change: the compiler does not
+        // see the load, and what is read of them does not count. It does not see the count either, which it
+        // would make of vectors, of more instructions.
         unsafe {
             asm!("vpcmpnleud {mask} {{{among}}}, {key}, [{line}]", "kmovw {count:e}, {mask}", "popcnt {count}, {count}",
                 mask = out(kreg) _, among = in(kreg) among, key = in(zmm_reg) _mm512_set1_epi32(key as i32), line = in(reg) line,
@@ -410,8 +412,8 @@ mod avx512 {
                 let line = unsafe { table.add(lines.first[lane] as usize) };
                 // SAFETY: as above.
                 let run = unsafe { below(line, lines.keys[lane], (1 << (NARROW_RUNS - 1)) - 1) };
-                // SAFETY: the leaf of a run, in the same line, if it is a narrow one: then nobody writes to it; if not, what is
-                // read does not count.
+                // SAFETY: the leaf of a run, in the same line, if it is a narrow one: then nobody writes to it; if not,
+                // what is read does not count.
                 *id = u32::from(unsafe { line.cast::<u16>().add(NARROW_LEAVES + run).read() });
             }
         }

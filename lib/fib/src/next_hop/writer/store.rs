@@ -76,8 +76,8 @@ impl NextHopWriter {
         }
     }
 
-    /// Follows the targets of a recursive next hop to their end: a direct one, a group, a fixed one, or a recursive one without
-    /// a target.
+    /// Follows the targets of a recursive next hop to their end: a direct one, a group, a fixed one, or a recursive one
+    /// without a target.
     pub(super) fn end_of(&self, mut id: NextHopId) -> NextHopId {
         while let Some(What::Recursive { target: Some(target), .. }) = self.entry(id).map(|entry| &entry.what) {
             id = *target;
@@ -88,8 +88,8 @@ impl NextHopWriter {
     pub(super) fn rank(&self, id: NextHopId) -> Rank {
         match self.entry(self.end_of(id)).map(|entry| &entry.what) {
             Some(What::Direct(via)) if self.down.contains(&via.interface) => Rank::Dead,
-            // Without a gateway each destination is its own neighbor: the link gets its share whether these are resolved or
-            // not.
+            // Without a gateway each destination is its own neighbor: the link gets its share whether these are
+            // resolved or not.
             Some(What::Direct(via)) if via.gateway.is_some() && !self.neighbors.contains_key(via) => Rank::Unresolved,
             Some(What::Recursive { .. }) => Rank::Dead,
             Some(What::Group(group)) => group.rank,
@@ -97,8 +97,8 @@ impl NextHopWriter {
         }
     }
 
-    /// The next hop that a bucket owned by `member` holds. If the member is a group itself, its own buckets are spread over
-    /// those that it owns.
+    /// The next hop that a bucket owned by `member` holds. If the member is a group itself, its own buckets are spread
+    /// over those that it owns.
     fn bucket_leaf(&self, member: NextHopId, bucket: usize) -> NextHopId {
         let end = self.end_of(member);
         match self.entry(end).map(|entry| &entry.what) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! The prefixes of a tree that lie side by side: addresses, lengths and values apart, so that the prefix looked for is found by
-//! comparing few cache lines of addresses, without a branch for each.
+//! The prefixes of a tree that lie side by side: addresses, lengths and values apart, so that the prefix looked for is
+//! found by comparing few cache lines of addresses, without a branch for each.
 
 use crate::lookup::simd::prefetch;
 use perigee_net::{Address, PrefixOf};

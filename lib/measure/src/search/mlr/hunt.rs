@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! How MLRsearch approaches one goal.
 //!
-//! On the way to the goal there are targets with shorter trials, each longer than the one before by the same factor. A target
-//! starts from the bounds of its predecessor (the first one, from what the device forwarded at the maximum) and confirms them by
-//! its own trials. If a bound does not hold, it searches outward in growing steps and then halves the interval.
+//! On the way to the goal there are targets with shorter trials, each longer than the one before by the same factor. A
+//! target starts from the bounds of its predecessor (the first one, from what the device forwarded at the maximum) and
+//! confirms them by its own trials. If a bound does not hold, it searches outward in growing steps and then halves the
+//! interval.
 
 use super::super::Step;
 use super::super::goal::{Goal, Target};
@@ -12,8 +13,8 @@ use super::super::throughput::Limits;
 
 /// A target's duration sum is at most this many times its predecessor's.
 const FACTOR: f64 = 12.0;
-/// How often a target takes the forwarded rate as a guess. With more guesses, a device whose loss does not depend on the load would
-/// be followed down in tiny steps.
+/// How often a target takes the forwarded rate as a guess. With more guesses, a device whose loss does not depend on
+/// the load would be followed down in tiny steps.
 const GUESSES: u8 = 2;
 /// The factor by which steps outward grow.
 const GROWTH: f64 = 2.0;
@@ -54,8 +55,9 @@ impl<'a> Hunt<'a> {
         loads.bounds(self.target())
     }
 
-    /// Moves on to the next target if the current one is reached; called after each trial, whichever goal it was for. Later trials
-    /// may contradict an earlier target, which does not matter, or the goal itself, which is then hunted again.
+    /// Moves on to the next target if the current one is reached; called after each trial, whichever goal it was for.
+    /// Later trials may contradict an earlier target, which does not matter, or the goal itself, which is then
+    /// hunted again.
     pub fn advance(&mut self, loads: &Loads, limits: &Limits, reached: Option<f64>) {
         let goal = self.targets.len() - 1;
         if self.at > goal {
@@ -117,8 +119,8 @@ impl<'a> Hunt<'a> {
         (load, self.target().duration, step)
     }
 
-    /// The range in which a load that was tried before may be reused, which saves trials: where it cannot make the bounds wider
-    /// than the width.
+    /// The range in which a load that was tried before may be reused, which saves trials: where it cannot make the
+    /// bounds wider than the width.
     fn slack(&self, load: f64, step: Step, bounds: Bounds) -> (f64, f64) {
         let width = self.target().width;
         let slack = NEAR * width * load;
@@ -152,8 +154,8 @@ impl<'a> Hunt<'a> {
         [self.guess.lower, self.guess.upper].into_iter().flatten().find(|guess| bounds.enclose(*guess))
     }
 
-    /// The first load beyond what is known, in growing steps from `from`. `from` has to stay the same throughout a target: starting
-    /// from the bound, which moves, the steps would not grow.
+    /// The first load beyond what is known, in growing steps from `from`. `from` has to stay the same throughout a
+    /// target: starting from the bound, which moves, the steps would not grow.
     fn outward(&self, from: f64, is_beyond: impl Fn(f64) -> bool, down: bool) -> f64 {
         let mut steps: f64 = 1.0;
         loop {

@@ -6,8 +6,8 @@ use super::*;
 
 /// RFC 2544 section 9.1.
 const SIZES: [u32; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
-/// RFC 5180 section 5.1.1, without tagged and jumbo frames. 84 takes the place of 64, which is too short for Ethernet, IPv6, UDP,
-/// the stamp and the FCS: 14 + 40 + 8 + 18 + 4 = 84.
+/// RFC 5180 section 5.1.1, without tagged and jumbo frames. 84 takes the place of 64, which is too short for Ethernet,
+/// IPv6, UDP, the stamp and the FCS: 14 + 40 + 8 + 18 + 4 = 84.
 const SIZES_IPV6: [u32; 7] = [84, 128, 256, 512, 1024, 1280, 1518];
 
 impl Profile {
@@ -45,8 +45,8 @@ impl Profile {
         Self { name: "tst009".into(), throughput, ..Self::rfc2544() }
     }
 
-    /// For a first look, and for CI: two frame sizes in a few minutes. Busy machines lose a frame occasionally, so a load passes
-    /// even if half of its trials are lossy, and there is a second goal that allows some loss.
+    /// For a first look, and for CI: two frame sizes in a few minutes. Busy machines lose a frame occasionally, so a
+    /// load passes even if half of its trials are lossy, and there is a second goal that allows some loss.
     pub fn quick() -> Self {
         let goal = Goal {
             name: "no_loss".into(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Addresses as numbers, and the next hops that are found for them: those of destinations, which packets leave by, and those of sources,
-//! beside them.
+//! Addresses as numbers, and the next hops that are found for them: those of destinations, which packets leave by, and
+//! those of sources, beside them.
 
 use super::{Column, Columns};
 use crate::batch::lanes::{Kernel, Lanes};
@@ -30,8 +30,8 @@ impl Batch {
         &self.next_hop
     }
 
-    /// Has `prefetch` start to load what a lookup of the destinations of the IPv4 packets of `mask` reads first, unless few of the burst
-    /// are among them.
+    /// Has `prefetch` start to load what a lookup of the destinations of the IPv4 packets of `mask` reads first, unless
+    /// few of the burst are among them.
     #[inline(always)]
     pub fn expect4(&mut self, mask: Mask, prefetch: impl FnOnce(&[u32])) {
         let span = mask.span();
@@ -41,8 +41,8 @@ impl Batch {
         }
     }
 
-    /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet without a header
-    /// has the destination 0. Its third argument: whether they were [expected](Batch::expect4).
+    /// Has `look_up` find the next hops of the destinations of the IPv4 packets of `mask`, and sets them. A packet
+    /// without a header has the destination 0. Its third argument: whether they were [expected](Batch::expect4).
     #[inline(always)]
     pub fn look_up4(&mut self, mask: Mask, mut look_up: impl FnMut(&[u32], &mut [u32], bool)) {
         let mask = mask & self.live;
@@ -65,7 +65,8 @@ impl Batch {
         look_up_column(destinations6, &mut self.next_hop, gathered6, self.live, mask, look_up);
     }
 
-    /// IPv6 destinations, by slot, for packets whose are [loaded](Batch::load_destinations6); 0 of one without a header.
+    /// IPv6 destinations, by slot, for packets whose are [loaded](Batch::load_destinations6); 0 of one without a
+    /// header.
     #[inline(always)]
     pub fn destinations6(&self) -> &[u128; BATCH_SIZE] {
         &self.columns.destinations6
@@ -87,8 +88,8 @@ impl Batch {
         self.columns.loaded6 |= whole;
     }
 
-    /// Reads an address of the IPv6 packets of `mask`, at an offset of the header, into a column; 0 of one without a header. Returns
-    /// those that have a header.
+    /// Reads an address of the IPv6 packets of `mask`, at an offset of the header, into a column; 0 of one without a
+    /// header. Returns those that have a header.
     #[inline(always)]
     fn read6<const AT: usize>(&mut self, mask: Mask, column: impl Fn(&mut Columns) -> &mut [u128; BATCH_SIZE]) -> Mask {
         let Batch { data, l3, length, columns, live, .. } = self;
@@ -109,8 +110,9 @@ impl Batch {
         whole
     }
 
-    /// Has `look_up` find the next hops of the sources of the IPv4 packets of `mask`: the [`source_hops`](Batch::source_hops). A packet
-    /// without a header has the source 0. The packets' own next hops stay.
+    /// Has `look_up` find the next hops of the sources of the IPv4 packets of `mask`: the
+    /// [`source_hops`](Batch::source_hops). A packet without a header has the source 0. The packets' own next hops
+    /// stay.
     #[inline(always)]
     pub fn look_up_sources4(&mut self, mask: Mask, look_up: impl FnMut(&[u32], &mut [u32])) {
         let mask = mask & self.live;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The 5-tuples of packets, as the matchers of filters take them: side by side, without a gap.
 //!
-//! Addresses and protocol of IPv4 are in the [columns](super), and so is where the ports are; only these are read from the frame.
-//! Those of IPv6 are made packet by packet (`wire/tuple.rs`).
+//! Addresses and protocol of IPv4 are in the [columns](super), and so is where the ports are; only these are read from
+//! the frame. Those of IPv6 are made packet by packet (`wire/tuple.rs`).
 
 use super::{Column, Columns, View};
 use crate::batch::lanes::{Kernel, Lanes};
@@ -17,8 +17,8 @@ pub(super) struct Tuples {
     keys6: [Key6; BATCH_SIZE],
     /// The first four bytes of each key, the lowest first, without what is missing.
     heads: Column,
-    /// Offset of the ports in each frame, in bytes; [`NONE`] where there are none, and beyond any frame where the datagram has some, but
-    /// not the packet.
+    /// Offset of the ports in each frame, in bytes; [`NONE`] where there are none, and beyond any frame where the
+    /// datagram has some, but not the packet.
     ports: Column,
 }
 
@@ -75,7 +75,8 @@ impl Kernel<0> for Find<'_> {
 }
 
 impl Batch {
-    /// The 5-tuples of the live IPv4 packets of `mask`, in their order. A packet without 20 bytes of a header has an empty one.
+    /// The 5-tuples of the live IPv4 packets of `mask`, in their order. A packet without 20 bytes of a header has an
+    /// empty one.
     #[inline(never)]
     pub fn keys4(&mut self, mask: Mask) -> &mut [Key4] {
         let mask = mask & self.live;
@@ -98,8 +99,8 @@ impl Batch {
                 (if at == NONE { 0 } else { NO_PORTS }, 0)
             };
             let key = [(heads[i] | missing).to_le(), sources[i], destinations[i], ports];
-            // SAFETY: both have 16 bytes, and any value is one of each field but two: `heads` has 0 or 1 at `fragment`'s, and
-            // nothing at that of `missing`.
+            // SAFETY: both have 16 bytes, and any value is one of each field but two: `heads` has 0 or 1 at
+            // `fragment`'s, and nothing at that of `missing`.
             keys4[n % BATCH_SIZE] = unsafe { transmute::<[u32; 4], Key4>(key) };
             n += 1;
         });

@@ -24,7 +24,8 @@ pub(super) unsafe fn sort<const M: usize>(count: usize, kernel: &mut impl Kernel
 /// One intrinsic or a few.
 macro_rules! by {
     ($e:expr) => {
-        // SAFETY: `Avx2` is named in this file alone, whose `sort` runs where the processor has AVX2. Addresses are of references.
+        // SAFETY: `Avx2` is named in this file alone, whose `sort` runs where the processor has AVX2. Addresses are of
+        // references.
         unsafe { $e }
     };
 }
@@ -192,8 +193,9 @@ impl Lanes for Avx2 {
     }
 }
 
-/// The upper halves of entries, by index; 0 beyond the end. In assembly, as the compiler must not take it for an ordinary load, which must not
-/// race; the processor reads each aligned word as a whole. A function of its own, as assembly needs the instruction set where it stands.
+/// The upper halves of entries, by index; 0 beyond the end. In assembly, as the compiler must not take it for an
+/// ordinary load, which must not race; the processor reads each aligned word as a whole. A function of its own, as
+/// assembly needs the instruction set where it stands.
 ///
 /// # Safety
 /// The processor has AVX2; the table is not empty.

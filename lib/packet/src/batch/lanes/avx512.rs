@@ -24,7 +24,8 @@ pub(super) unsafe fn sort<const M: usize>(count: usize, kernel: &mut impl Kernel
 /// One intrinsic or a few.
 macro_rules! by {
     ($e:expr) => {
-        // SAFETY: `Avx512` is named in this file alone, whose `sort` runs where the processor has it. Addresses are of references.
+        // SAFETY: `Avx512` is named in this file alone, whose `sort` runs where the processor has it. Addresses are of
+        // references.
         unsafe { $e }
     };
 }
@@ -190,8 +191,8 @@ impl Lanes for Avx512 {
     }
 }
 
-/// The upper halves of entries, by index; 0 beyond the end. As by AVX2; a function of its own, as assembly needs the instruction set
-/// where it stands.
+/// The upper halves of entries, by index; 0 beyond the end. As by AVX2; a function of its own, as assembly needs the
+/// instruction set where it stands.
 ///
 /// # Safety
 /// The processor has AVX-512; the table is not empty.
@@ -218,8 +219,8 @@ unsafe fn transposed(frames: *const *const u8, at: usize) -> [__m512i; 4] {
     // SAFETY: the caller vouches for it.
     unsafe {
         let load = |i: usize| _mm_loadu_si128((*frames.add(i)).add(at).cast());
-        // Frames i, i + 4, ..., so that what four-by-four transpositions within a quarter of a register give is in order. (A macro,
-        // as a closure would not be compiled for AVX-512.)
+        // Frames i, i + 4, ..., so that what four-by-four transpositions within a quarter of a register give is in
+        // order. (A macro, as a closure would not be compiled for AVX-512.)
         macro_rules! four {
             ($i:literal) => {{
                 let two = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(load($i)), load($i + 4));

@@ -86,7 +86,8 @@ fn contention() {
             ("u_ns", "its part counted in c0_ns: all points have two-way traffic; measure one-way traffic"),
         ],
     );
-    // One-way traffic on several cores tells d and u apart, and so does a third number of cores; only that tells d from noise.
+    // One-way traffic on several cores tells d and u apart, and so does a third number of cores; only that tells d from
+    // noise.
     is_held_at_a_cost(
         &[at(1, 64, false), at(2, 64, false), at(2, 64, true), at(1, 128, false)],
         &[
@@ -212,7 +213,8 @@ fn points_that_links_limit_are_no_points() {
     );
 }
 
-/// A rate that is well below what links allow stays, though the model takes the links for the limit: its error should show.
+/// A rate that is well below what links allow stays, though the model takes the links for the limit: its error should
+/// show.
 #[test]
 fn errors_are_not_hidden_behind_links() {
     let mut points: Vec<Point> =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Fits against the models that made the points, against other parameters, against fits without a point, and against chance.
+//! Fits against the models that made the points, against other parameters, against fits without a point, and against
+//! chance.
 
 use super::synthetic::{batch, grid, noisy, objective, with};
 use crate::fit::{Fit, Kind, Options, fit};
@@ -225,7 +226,8 @@ fn contention_that_few_cores_tell_is_a_note() {
     assert_eq!(said(8, 0.001), None);
 }
 
-/// Two noisy points of two cores suggested 359 ns a burst, and a prediction for sixteen cores multiplied it: a mean error of 59 %.
+/// Two noisy points of two cores suggested 359 ns a burst, and a prediction for sixteen cores multiplied it: a mean
+/// error of 59 %.
 #[test]
 fn contention_that_two_numbers_of_cores_suggest_is_not_carried_to_sixteen() {
     let model = batch(&[389.0, 19.0, 0.0, 40.0, 3e5, 0.0, 0.0, 0.0, 0.0], Per::Burst);

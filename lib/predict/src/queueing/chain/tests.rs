@@ -56,7 +56,8 @@ fn single_packets_are_mg1() {
 fn a_ring_of_one_loses_what_it_must() {
     let server = BatchServer { burst: 1, ring: 1, burst_ns: 0.0, packets: vec![(1.0, 100.0)], sleep: None };
     let steady = server.solve(0.01).unwrap();
-    // Ends: empty with e^-1, else one left. A cycle takes D, and 1 / rate more if it began empty: D (1 + e^-1) per packet.
+    // Ends: empty with e^-1, else one left. A cycle takes D, and 1 / rate more if it began empty: D (1 + e^-1) per
+    // packet.
     let expected = 1.0 - 1.0 / (1.0 + (-1.0f64).exp());
     assert!((steady.loss - expected).abs() < 1e-12, "{}", steady.loss);
     assert!((steady.utilisation - 1.0 / (1.0 + (-1.0f64).exp())).abs() < 1e-12);

@@ -65,7 +65,8 @@ fn single_packets_are_franxs() {
     }
 }
 
-/// Full rings whose places are many times the cells of the grid had percentiles of microseconds at a mean of milliseconds.
+/// Full rings whose places are many times the cells of the grid had percentiles of microseconds at a mean of
+/// milliseconds.
 #[test]
 fn large_full_rings_are_right_or_left_to_simulation() {
     for (ring, load, said) in [(2048, 1.5, true), (8192, 1.02, true), (65_536, 1.5, false), (1, 1.3, true)] {

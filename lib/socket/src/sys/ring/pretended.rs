@@ -49,7 +49,8 @@ impl Ring {
         if let Some(at) = start.checked_sub(OFFLOAD) {
             write(at, &arrived.offload);
         }
-        // SAFETY: as above; slots are aligned to 16 bytes. The header comes last, as the frame may have been put over it.
+        // SAFETY: as above; slots are aligned to 16 bytes. The header comes last, as the frame may have been put over
+        // it.
         unsafe { slot.cast::<tpacket2_hdr>().write(header) };
         let status = arrived.status | libc::TP_STATUS_USER;
         // SAFETY: the status word is the first of the slot, aligned.

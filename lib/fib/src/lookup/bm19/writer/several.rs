@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! Several changes at once: those of long prefixes in one slot are encoded together, and what the next ones need is prefetched.
+//! Several changes at once: those of long prefixes in one slot are encoded together, and what the next ones need is
+//! prefetched.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +15,8 @@ use perigee_net::Prefix4;
 const AHEAD: usize = 6;
 
 impl Bm19Writer {
-    /// Makes changes, each of another prefix, by prefix, and calls `changed` for each slot in which they may show; `ahead` is called
-    /// with slots that will change soon.
+    /// Makes changes, each of another prefix, by prefix, and calls `changed` for each slot in which they may show;
+    /// `ahead` is called with slots that will change soon.
     ///
     /// # Errors
     /// How many have been made, and why the next one is refused.
