@@ -187,7 +187,7 @@ fn nothing_reaches_linux_past_the_router(world: &World) {
     let (own, mac) = (own.parse().expect("a MAC address"), router.mac("wan"));
     assert_ne!(own, mac, "the port has its own");
     for to in [mac, own, MacAddr([0xff; 6])] {
-        for source in ["10.0.1.2", "10.0.1.77", "0.0.0.0"] {
+        for source in ["10.0.1.2", "10.0.1.77", "192.0.2.1"] {
             for destination in ["10.0.1.1", "10.0.2.1", "10.0.1.255", "255.255.255.255"] {
                 wan.send(&udp4_ports(to, source, destination, (1024, 9), 40));
             }

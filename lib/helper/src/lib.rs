@@ -19,7 +19,6 @@
 //! | `failure.rs` | why Linux refused something |
 //! | `carried.rs` | what an interface carries that is lost once a port takes its packets |
 //! | `files.rs` | the files of a configuration, opened for the router |
-//! | `ingress.rs` | what keeps Linux's own stack from the frames of a port |
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
 //! | `underlay.rs`, `twins.rs` | interfaces under ports, prepared and restored; twins, made and removed |
 //! | `sockets.rs` | sockets of netlink, which belong to the namespace they are opened in |
@@ -39,7 +38,6 @@ pub mod confine;
 mod end;
 mod failure;
 mod files;
-mod ingress;
 mod links;
 mod message;
 mod neighbors;

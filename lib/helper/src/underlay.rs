@@ -2,26 +2,26 @@
 //! The interfaces under ports, inside the namespace of the calling thread: how they are prepared, and restored. Many
 //! share a netlink socket.
 
-use std::collections::BTreeSet;
-
 use perigee_net::MacAddr;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
 use rtnetlink::{Handle, LinkUnspec};
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, Refusal};
-use super::ingress;
 use super::links::{attribute, find, name_of, read_setting, set, set_all, setting_path, with_netlink, write_setting};
 use super::message::LinkPreparation;
 
-/// Settings that silence the kernel on an interface whose packets belong to a port.
-const PORT_SETTINGS: [(&str, &str, &str); 3] =
-    [("ipv4", "forwarding", "0"), ("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")];
-
-/// The same where Linux has no traffic control, by which it gets nothing that comes in ([`ingress`]): it then refuses
-/// sources that it would not reach by this interface, and packets for one station in a broadcast frame.
-const WITHOUT_INGRESS: [(&str, &str, &str); 2] =
-    [("ipv4", "rp_filter", "1"), ("ipv4", "drop_unicast_in_l2_multicast", "1")];
+/// Settings that silence the kernel on an interface whose packets belong to a port. Linux takes frames for the
+/// interface's own MAC address, and broadcasts, for its own, as an address on a twin is an address of the machine,
+/// whatever interface a packet comes in by: so it refuses sources that it does not reach by this interface, which are
+/// all of them, and packets for one station in a broadcast frame.
+const PORT_SETTINGS: [(&str, &str, &str); 5] = [
+    ("ipv4", "forwarding", "0"),
+    ("ipv4", "arp_ignore", "8"),
+    ("ipv4", "rp_filter", "1"),
+    ("ipv4", "drop_unicast_in_l2_multicast", "1"),
+    ("ipv6", "disable_ipv6", "1"),
+];
 
 /// The state of a prepared interface before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,7 +33,6 @@ pub struct Undo {
     mac: Option<Vec<u8>>,
     mtu: Option<u32>,
     gro: Option<u32>,
-    had_ingress: bool,
     settings: Vec<(String, String)>,
 }
 
@@ -77,11 +76,9 @@ fn is_ethernet(link: &LinkMessage) -> Result<(), Failure> {
 /// How to restore interfaces after [`prepare`], one after the other; `found` says whether to go on. Nothing is changed.
 pub(super) fn look(wanted: &[LinkPreparation], found: &mut dyn FnMut(Undo) -> bool) -> Result<(), Refusal> {
     let look = async |netlink: Handle| {
-        // Where Linux has no traffic control, there are none.
-        let ingresses = ingress::all(&netlink).await.unwrap_or_default();
         for (at, wanted) in wanted.iter().enumerate() {
             let failed = |failure: Failure| cannot_prepare(failure, wanted).at(at);
-            if !found(look_at(&netlink, wanted, &ingresses).await.map_err(failed)?) {
+            if !found(look_at(&netlink, wanted).await.map_err(failed)?) {
                 break;
             }
         }
@@ -94,7 +91,7 @@ fn cannot_prepare(failure: Failure, wanted: &LinkPreparation) -> Failure {
     failure.of(format_args!("cannot prepare the interface `{}`", wanted.name))
 }
 
-async fn look_at(netlink: &Handle, wanted: &LinkPreparation, ingresses: &BTreeSet<u32>) -> Result<Undo, Failure> {
+async fn look_at(netlink: &Handle, wanted: &LinkPreparation) -> Result<Undo, Failure> {
     let name = &wanted.name;
     let link = find(netlink, name).await?;
     is_ethernet(&link)?;
@@ -117,7 +114,6 @@ async fn look_at(netlink: &Handle, wanted: &LinkPreparation, ingresses: &BTreeSe
             LinkAttribute::GroMaxSize(size) => Some(*size),
             _ => None,
         }),
-        had_ingress: ingresses.contains(&link.header.index),
         settings: current_settings(name),
     })
 }
@@ -148,10 +144,7 @@ async fn prepare_one(netlink: &Handle, wanted: &LinkPreparation, undo: &Undo) ->
     }
     // The settings come first: an interface that comes up with IPv6 sends packets immediately.
     let done = match set_all(&wanted.name, &PORT_SETTINGS) {
-        Ok(()) => {
-            keep_from_linux(netlink, undo).await;
-            set(netlink, message).await
-        }
+        Ok(()) => set(netlink, message).await,
         Err(error) => Err(error),
     };
     if done.is_err() {
@@ -161,29 +154,12 @@ async fn prepare_one(netlink: &Handle, wanted: &LinkPreparation, undo: &Undo) ->
     done
 }
 
-/// Linux's own stack gets nothing that comes in by the interface under a port.
-async fn keep_from_linux(netlink: &Handle, undo: &Undo) {
-    let Err(error) = ingress::close(netlink, undo.index, undo.had_ingress).await else { return };
-    let (name, error) = (&undo.name, Failure::from(error));
-    let kept = set_all(name, &WITHOUT_INGRESS);
-    let rest = match kept {
-        Ok(()) => "broadcasts from no address, such as DHCP's, reach Linux by it, past the router's filters".to_owned(),
-        Err(why) => format!(
-            "what is sent to its own MAC address, and broadcasts, reach Linux past the router's filters ({why})"
-        ),
-    };
-    tracing::warn!(
-        "Linux's traffic control refuses to close {name} to Linux itself ({error}): {rest}; it needs sch_ingress and cls_bpf"
-    );
-}
-
 impl Undo {
     /// That of an interface of which nothing but its name and number is known: for [`crate::rehearsal`].
     #[doc(hidden)]
     pub fn of_nothing(name: &str, index: u32) -> Undo {
         let (name, settings) = (name.to_owned(), Vec::new());
-        let (was_up, was_promiscuous, had_ingress) = (false, false, false);
-        Undo { name, index, was_up, was_promiscuous, mac: None, mtu: None, gro: None, had_ingress, settings }
+        Undo { name, index, was_up: false, was_promiscuous: false, mac: None, mtu: None, gro: None, settings }
     }
 
     /// Linux's number of the interface, which stays when it is renamed.
@@ -249,7 +225,6 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     for change in changes {
         result = result.and(set(netlink, change).await);
     }
-    result = result.and(ingress::open(netlink, undo.index, undo.had_ingress).await.map_err(Failure::from));
     // Last: an interface that has IPv6 again makes an address of its MAC address at once.
     for (path, value) in &undo.settings {
         result = result.and(write_setting(path, value).map_err(|error| Failure::from(error).of(path)));
@@ -257,8 +232,8 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     result
 }
 
-/// What [`PORT_SETTINGS`] and [`WITHOUT_INGRESS`] may overwrite.
+/// What [`PORT_SETTINGS`] will overwrite.
 fn current_settings(name: &str) -> Vec<(String, String)> {
-    let paths = PORT_SETTINGS.iter().chain(&WITHOUT_INGRESS).map(|(family, key, _)| setting_path(family, name, key));
+    let paths = PORT_SETTINGS.iter().map(|(family, key, _)| setting_path(family, name, key));
     paths.filter_map(|path| read_setting(&path).ok().map(|value| (path, value))).collect()
 }

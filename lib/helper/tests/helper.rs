@@ -143,7 +143,6 @@ fn inside() {
     a_prepared_interface_is_restored();
     ends::an_interface_that_got_the_name_of_a_prepared_one_is_left_alone();
     ends::what_a_later_request_changes_is_restored_too();
-    ends::the_ingress_of_an_interface_is_closed_to_linux_and_opened_again();
     ends::the_loopback_is_refused_and_stays_as_it_was();
     ends::one_refusal_leaves_nothing_else_unrestored();
     refusals_are_sentences();
