@@ -195,10 +195,11 @@ fn make_folder(folder: &Path, for_a_group: bool) -> Result<Vec<PathBuf>, StartEr
     };
     let is_new = !folder.exists();
     let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-    let missing = missing.map(Path::to_owned).collect();
+    let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
     if for_a_group && is_new {
-        fs::set_permissions(folder, Permissions::from_mode(0o755)).map_err(fail)?;
+        let may_enter = |folder| fs::set_permissions(folder, Permissions::from_mode(0o755));
+        missing.iter().try_for_each(may_enter).map_err(fail)?;
     } else if for_a_group && fs::metadata(folder).is_ok_and(|folder| folder.mode() & 0o011 == 0) {
         tracing::warn!(
             "{} can be entered by its user alone, so the members of `socket_group` cannot use the API; `chmod a+x` it",

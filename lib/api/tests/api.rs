@@ -244,7 +244,8 @@ fn a_group_enters_the_folder_that_the_start_has_made_and_no_other() {
         }
         let path = home.join("perigee.sock");
         let _server = Server::start_for(Some(&own), &path, None, Arc::new(Fake::default())).unwrap();
-        assert_eq!((mode(&home), mode(&path)), (expected, 0o660));
+        let around = home.parent().unwrap();
+        assert_eq!((mode(around), mode(&home), mode(&path)), (expected, expected, 0o660));
     }
 }
 
