@@ -13,6 +13,8 @@ struct Under {
     index: Option<u32>,
     /// The name that it has now.
     name: String,
+    /// It was deleted, or moved to another namespace. Linux may give its number to another one, or to itself again.
+    gone: bool,
 }
 
 /// Which of these interfaces have no carrier.
@@ -30,7 +32,7 @@ pub(crate) struct Underlay {
 impl Underlay {
     /// Of these interfaces.
     pub fn new(source: Option<Box<dyn Source>>, interfaces: impl Iterator<Item = String>) -> Underlay {
-        let known = interfaces.map(|name| (name.clone(), Under { index: None, name })).collect();
+        let known = interfaces.map(|name| (name.clone(), Under { index: None, name, gone: false })).collect();
         Underlay { source, known, ..Underlay::default() }
     }
 
@@ -60,7 +62,7 @@ impl Underlay {
     }
 
     fn is_there(&mut self, link: Link) -> bool {
-        let by_index = self.known.iter().find(|(_, under)| under.index == Some(link.index));
+        let by_index = self.known.iter().find(|(_, under)| under.index == Some(link.index) && !under.gone);
         let Some(name) = by_index
             .map(|(name, _)| name.clone())
             .or_else(|| self.known.contains_key(&link.name).then(|| link.name.clone()))
@@ -69,11 +71,11 @@ impl Underlay {
         };
         let Some(under) = self.known.get_mut(&name) else { return false };
         match under.index {
-            Some(index) if index == link.index => under.renamed(&name, &link.name),
+            Some(index) if index == link.index && !under.gone => under.renamed(&name, &link.name),
             // The port's interface has another name, and another one has taken its own.
             Some(_) if under.name != name => return false,
             before => {
-                under.index = Some(link.index);
+                (under.index, under.gone) = (Some(link.index), false);
                 if let (Some(_), Some(mac)) = (before, link.mac) {
                     self.made_again.push((name.clone(), mac));
                 }
@@ -89,6 +91,7 @@ impl Underlay {
     fn is_gone(&mut self, index: u32) {
         if let Some((name, under)) = self.known.iter_mut().find(|(_, under)| under.index == Some(index)) {
             under.name.clone_from(name);
+            under.gone = true;
         }
     }
 
@@ -215,5 +218,33 @@ mod tests {
         assert_eq!(tell(&[link(3, "uplink", false), link(3, "eth0", true)]), (true, true, 0), "named back");
         assert_eq!(tell(&[link(3, "uplink", true), Message::LinkGone(3), link(5, "eth0", true)]), (false, true, 1));
         assert_eq!(tell(&[Message::LinkMoved(5), link(6, "eth0", true)]), (false, true, 1));
+    }
+
+    /// Linux forgets what an interface was prepared with when it goes to another namespace, and it often keeps its number.
+    #[test]
+    fn a_link_that_comes_back_with_its_number_is_prepared_again() {
+        let reports = Reports::default();
+        let mut underlay = Underlay::new(Some(Box::new(reports.clone())), ["eth0".to_owned()].into_iter());
+        let mut tell = |messages: &[Message]| {
+            reports.0.lock().unwrap().push(Update::Notifications(messages.to_vec()));
+            underlay.follow();
+            underlay.made_again().len()
+        };
+        let mac = Some("02:00:00:00:00:01".parse().unwrap());
+        let link = |name: &str| {
+            Message::Link(Link {
+                index: 3,
+                name: name.into(),
+                up: true,
+                carrier: true,
+                mtu: 1500,
+                mac,
+                ..Link::default()
+            })
+        };
+        assert_eq!(tell(&[link("eth0")]), 0);
+        assert_eq!((tell(&[Message::LinkMoved(3), link("eth0")]), tell(&[link("eth0")])), (1, 0));
+        assert_eq!(tell(&[Message::LinkGone(3), link("eth1")]), 0, "another one has its number");
+        assert_eq!(tell(&[link("eth0")]), 1);
     }
 }
