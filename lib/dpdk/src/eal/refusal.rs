@@ -19,11 +19,13 @@ pub(super) fn check(config: &EalConfig, hugepages: bool) -> Result<()> {
     for (at, argument) in config.extra.iter().enumerate() {
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
         let value = if value.is_empty() { config.extra.get(at + 1).map_or("", String::as_str) } else { value };
+        // The C library takes the beginning of an option's name for it.
+        let is = |option: &str| name.len() > 2 && option.starts_with(name);
         match name {
-            "-h" | "--help" => {
+            _ if name == "-h" || is("--help") => {
                 return refuse(format!("found {argument:?} among DPDK's arguments, which ends the process; {MEND}"));
             }
-            "--proc-type" if value != "primary" => {
+            _ if is("--proc-type") && value != "primary" => {
                 let found = format!("found {argument:?} among DPDK's arguments");
                 return refuse(format!("{found}, expected none or primary, as perigee shares no memory; {MEND}"));
             }
