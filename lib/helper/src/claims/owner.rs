@@ -100,7 +100,12 @@ fn user(message: &[u8], name: &str) -> io::Result<Option<u32>> {
         }
         attributes = attributes.get(aligned(length)..).unwrap_or_default();
     }
-    Ok(user.filter(|_| is_named && kind == STREAM && inode != 0))
+    let is_it = is_named && kind == STREAM && inode != 0;
+    if is_it && user.is_none() {
+        // Linux before 5.3.
+        return Err(Error::new(ErrorKind::Unsupported, "the kernel does not say whose a unix socket is"));
+    }
+    Ok(user.filter(|_| is_it))
 }
 
 fn aligned(length: usize) -> usize {

@@ -102,7 +102,9 @@ pub(super) fn a_file_system_that_does_not_answer_takes_no_helper() {
         assert!(health.alive && health.answers && health.standby && health.deaths == 0, "{health:?}");
     }
     names("");
-    assert_eq!(std::io::read_to_string(helper.open_file(&script).unwrap()).unwrap(), "hello");
+    let read = || helper.open_file(&script).ok().and_then(|file| std::io::read_to_string(file).ok());
+    // A busy machine may take its two seconds once more.
+    eventually("the script", || read().as_deref() == Some("hello"));
     drop(helper);
     assert_eq!(mtu("left"), "1400", "it ends though it still waits");
     drop(fd);
