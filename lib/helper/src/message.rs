@@ -26,7 +26,7 @@ use perigee_net::{InterfaceAddress, MacAddr, Namespace};
 /// may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many twins or interfaces are in one request at most: each is answered within [`PATIENCE`] of the one before it,
+/// How many twins or interfaces are in one request at most: each is answered within `PATIENCE` of the one before it,
 /// and a start that is interrupted waits for them all.
 pub const AT_ONCE: usize = 32;
 
