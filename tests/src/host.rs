@@ -77,7 +77,7 @@ impl Host {
     /// reply.
     #[track_caller]
     pub fn ping_refused(&self, address: &str) -> String {
-        let text = self.without_reply(patient(LONGEST_WAIT).as_secs() - 2, address);
+        let text = self.without_reply(longest(), address);
         // An error ends the ping at once; it names who has sent it, who is this host itself where it knows.
         let errors =
             text.lines().any(|line| line.starts_with("From ") || line.contains("error") && line.contains("mtu"));
@@ -92,10 +92,16 @@ impl Host {
         ended.text
     }
 
-    /// Pings an address some times; fails if a reply is missing or comes twice.
+    /// Pings an address some times; fails if a reply is missing or comes twice. Of packets in fragments one is on its way at
+    /// a time: what a router that loses its core for a while finds behind them has to fit into its ports' rings.
     #[track_caller]
     pub fn ping(&self, count: usize, words: &str) -> Ended {
-        self.run(&ping_words(count, words)).every_reply(count)
+        if size(words) <= LARGEST {
+            return self.run(&ping_words(count, words)).every_reply(count);
+        }
+        let one = || self.run(&format!("ping -n -c 1 -W {} {words}", longest())).every_reply(1);
+        (1..count).for_each(|_| drop(one()));
+        one()
     }
 
     /// [`Self::ping`] in the background; ask its end for [`Asserts::every_reply`].
@@ -105,11 +111,21 @@ impl Host {
     }
 }
 
+/// Bytes of payload that fit into one packet of a usual link.
+const LARGEST: usize = 1472;
+
+fn size(words: &str) -> usize {
+    words.split_once("-s ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(56)
+}
+
+/// Seconds that a reply may take.
+fn longest() -> u64 {
+    patient(LONGEST_WAIT).as_secs() - 2
+}
+
 /// With a deadline, ping waits for `count` replies; without, for two round trips only, and a busy machine sometimes
-/// takes longer. Of large packets fewer come per second, so that they are as many fragments: what a router that loses
-/// its core for a while finds behind them has to fit into its ports' rings.
+/// takes longer. Of large packets fewer come per second, so that they are as many fragments.
 fn ping_words(count: usize, words: &str) -> String {
-    let size = words.split_once("-s ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(56_usize);
-    let interval = 0.005 * size.div_ceil(1472) as f64;
-    format!("ping -n -i {interval:.3} -c {count} -w {} {words}", patient(LONGEST_WAIT).as_secs() - 2)
+    let interval = 0.005 * size(words).div_ceil(LARGEST) as f64;
+    format!("ping -n -i {interval:.3} -c {count} -w {} {words}", longest())
 }
