@@ -75,7 +75,7 @@ pub struct GenArgs {
     frames: Option<u64>,
     /// Seconds before those of --seconds in which the load rises to --rate, in eight steps and without a gap before
     /// the first frame that counts: a jump from nothing to the full rate fakes loss where a device has flows to
-    /// learn. The receiver gets these frames; they are in no result
+    /// learn. The receiver gets these frames; they are in no result but the ports' own counts
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "speed")]
     ramp: Option<f64>,
     /// Microseconds that a frame may leave later than it is due; later ones are given up, and counted
