@@ -354,7 +354,7 @@ mod tests {
     use rustix::event::PollFlags;
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
@@ -411,6 +411,11 @@ mod tests {
                 asked.store(true, Ordering::Relaxed);
                 answer.unwrap();
             });
+            // The end of the helper's socket is seen once programs that other tests start have closed their copies.
+            let start = Instant::now();
+            while helper.look().unwrap().deaths == 0 {
+                assert!(start.elapsed() < Duration::from_secs(60), "the helper has died");
+            }
             let health = HelperHealth { alive: true, answers: true, standby: false, deaths: 1, standby_deaths: 0 };
             assert_eq!(helper.look(), Some(health));
             // Else the helper waits for it to restore everything.
