@@ -25,7 +25,9 @@ fn main() {
     fs::write(out.join("jit_modules.rs"), list).expect("OUT_DIR can be written");
     dynasm(&out, jit.parent().and_then(Path::parent).expect("jit/ lies in src/ of LuaJIT"));
     println!("cargo::rerun-if-changed=src/exit.c");
-    cc::Build::new().file("src/exit.c").opt_level(2).compile("perigee_exit");
+    let headers = jit.parent().expect("jit/ lies in src/ of LuaJIT");
+    let include = format!("-isystem{}", headers.display());
+    cc::Build::new().file("src/exit.c").flag(include).opt_level(2).compile("perigee_exit");
     fs::write(out.join("snabb_sources.rs"), snabb_sources()).expect("OUT_DIR can be written");
     fs::write(out.join("task_sources.rs"), task_sources()).expect("OUT_DIR can be written");
 }

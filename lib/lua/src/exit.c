@@ -10,12 +10,13 @@
 #include <stdint.h>
 #include <string.h>
 
-struct lua_State;
-/* Of lua.h. */
-enum { LUA_GCSTOP = 0, LUA_GCRESTART = 1 };
-int lua_pcall(struct lua_State *L, int arguments, int results, int handler);
-int lua_gc(struct lua_State *L, int what, int data);
-void lua_close(struct lua_State *L);
+/* LuaJIT's own headers, of the version that is linked: see machine code below. */
+#include "lj_obj.h"
+#include "lj_dispatch.h"
+#include "lj_frame.h"
+#include "lj_jit.h"
+#include "lj_vm.h"
+#include "lua.h"
 
 /* The size that exit.rs has room for. */
 _Static_assert(sizeof(sigjmp_buf) <= 512 && _Alignof(sigjmp_buf) <= 16, "sigjmp_buf fits");
@@ -39,6 +40,8 @@ struct way {
 /* lua_pcall, or lua_close if `close` is set; -1 if it was left. */
 int perigee_exit_call(const struct way *way, struct lua_State *L, int arguments, int results, int close) {
   sigset_t before;
+  /* The kernel fills a part of it. */
+  memset(&before, 0, sizeof before);
   pthread_sigmask(SIG_SETMASK, NULL, &before);
   clear_stack();
   /* The signal mask is saved, too: inside a handler its signal is blocked. */
@@ -65,3 +68,25 @@ int perigee_exit_call(const struct way *way, struct lua_State *L, int arguments,
 _Noreturn void perigee_exit_leave(void *jump) {
   siglongjmp(*(sigjmp_buf *)jump, 1);
 }
+
+/* LuaJIT's machine code has no description of its frames, but runs in the frame of an interpreter, which has one.
+ *
+ * Returns the stack pointer of that interpreter for code at `at` which runs above `stack`; 0 if `at` is no machine code
+ * of this VM. To be called by the VM's thread, from a signal handler: reads only. */
+uintptr_t perigee_exit_interpreter(lua_State *L, uintptr_t at, uintptr_t stack) {
+  /* Each area begins with a link to the one before (lj_mcode.c, MCLink). */
+  struct link {
+    struct link *next;
+    size_t size;
+  };
+  const struct link *area = (const struct link *)L2J(L)->mcarea;
+  while (area != NULL && !(at >= (uintptr_t)area && at < (uintptr_t)area + area->size)) area = area->next;
+  if (area == NULL) return 0;
+  const lua_State *running = gco2th(gcref(G(L)->cur_L));
+  for (const void *frame = running->cframe; frame != NULL; frame = cframe_prev(cframe_raw(frame)))
+    if ((uintptr_t)cframe_raw(frame) >= stack) return (uintptr_t)cframe_raw(frame);
+  return 0;
+}
+
+/* An address in the interpreter, at which its frame is as described. */
+uintptr_t perigee_exit_in_interpreter(void) { return (uintptr_t)lj_vm_asm_begin + 1; }

@@ -86,6 +86,8 @@ pub(crate) struct Exit {
     armed: AtomicI32,
     /// Where the stack of the script begins.
     frame: AtomicUsize,
+    /// The VM whose script it is.
+    state: AtomicPtr<lua_State>,
     /// The lowest address of the thread's stack.
     low: usize,
     /// Counts the calls of scripts.
@@ -135,6 +137,7 @@ impl Exit {
             jump: UnsafeCell::new([0; 512]),
             armed: AtomicI32::new(0),
             frame: AtomicUsize::new(0),
+            state: AtomicPtr::new(null_mut()),
             low: lowest_of_stack(),
             calls: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
@@ -178,6 +181,7 @@ impl Exit {
     ) -> Result<c_int, Left> {
         assert!(std::ptr::eq(EXIT.get(), self), "a thread leaves by its own exit");
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.state.store(state, Ordering::Relaxed);
         let depth = DEPTH.replace(0);
         let way = Way { jump: self.jump.get().cast(), armed: &raw const self.armed, frame: &raw const self.frame };
         // SAFETY: `jump` is large enough and this thread's, and the caller vouches for the stack. Rust's frames, from
@@ -234,7 +238,8 @@ impl Exit {
     }
 
     fn bounds(&self) -> Bounds {
-        Bounds { low: self.low, frame: self.frame.load(Ordering::Relaxed) }
+        let (frame, state) = (self.frame.load(Ordering::Relaxed), self.state.load(Ordering::Relaxed));
+        Bounds { low: self.low, frame, state }
     }
 
     /// CPU time of its thread; `None` if it has ended.
@@ -367,9 +372,10 @@ extern "C" fn handle(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
         PENDING.set(true);
         return stays(0);
     }
+    let context = context.cast::<libc::ucontext_t>();
     // SAFETY: the kernel gives a valid one.
-    let (at, stack, result) = registers(unsafe { &*context.cast() });
-    let place = Place { at, stack, interrupted: result == -i64::from(libc::EINTR) };
+    let (at, stack, result) = registers(unsafe { &*context });
+    let place = Place { at, stack, interrupted: result == -i64::from(libc::EINTR), context };
     if stack::may_leave(&place, exit.bounds()) {
         leave();
     }
@@ -386,6 +392,22 @@ fn registers(context: &libc::ucontext_t) -> (usize, usize, i64) {
 #[cfg(target_arch = "aarch64")]
 fn registers(context: &libc::ucontext_t) -> (usize, usize, i64) {
     (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize, context.uc_mcontext.regs[0] as i64)
+}
+
+/// Changes the program counter and the stack pointer; what they were.
+fn move_to(context: &mut libc::ucontext_t, at: usize, stack: usize) -> (usize, usize) {
+    let (old_at, old_stack, _) = registers(context);
+    #[cfg(target_arch = "x86_64")]
+    {
+        context.uc_mcontext.gregs[libc::REG_RIP as usize] = at as i64;
+        context.uc_mcontext.gregs[libc::REG_RSP as usize] = stack as i64;
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        context.uc_mcontext.pc = at as u64;
+        context.uc_mcontext.sp = stack as u64;
+    }
+    (old_at, old_stack)
 }
 
 /// Pushes the value of this name in the registry of a VM. Raw, as the registry may have a metatable of the script's.
@@ -430,5 +452,47 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    /// Leaves addresses of a library on the stack, as calls do.
+    #[inline(never)]
+    fn leave_addresses() {
+        std::hint::black_box([libc::qsort as *const (); 8192]);
+    }
+
+    /// A script that only loops ended the router: what calls before it had left on the stack looked like a library's
+    /// frames, for as long as the loop went on.
+    #[test]
+    fn a_loop_above_a_stack_of_old_addresses_is_left() {
+        let scripts = [
+            c"while true do end",
+            c"jit.off() while true do end",
+            c"coroutine.wrap(function() while true do end end)()",
+            c"local p = newproxy(true) getmetatable(p).__gc = function() while true do end end
+              p = nil while true do local t = {} end",
+        ];
+        for script in scripts {
+            let (tell, told) = std::sync::mpsc::sync_channel(1);
+            let thread = std::thread::spawn(move || {
+                let own = Exit::of_this_thread();
+                tell.send(Arc::clone(&own)).unwrap();
+                // SAFETY: the VM is this thread's, and is not used after it was left.
+                unsafe {
+                    let state = ffi::luaL_newstate();
+                    ffi::luaL_openlibs(state);
+                    assert_eq!(ffi::luaL_loadstring(state, script.as_ptr()), 0);
+                    leave_addresses();
+                    own.call(state, 0, 0)
+                }
+            });
+            let exit = told.recv().unwrap();
+            let start = std::time::Instant::now();
+            while !thread.is_finished() {
+                assert!(start.elapsed() < Duration::from_secs(60), "{script:?} is not left: {:?}", exit.hindrance(0));
+                exit.push(1);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(thread.join().unwrap(), Err(Left), "{script:?}");
+        }
     }
 }

@@ -11,11 +11,14 @@
 //!
 //! Two ways to know, of which one is enough. First, the words on the stack are looked through: if none of them is an
 //! address in a library's code, no frame is a library's. That is sound, but what earlier calls have left behind looks
-//! like one. Then the frames are followed by what the compiler says of them, down to where they cannot be: LuaJIT's
-//! machine code has no description, and from there on the words are looked through again.
+//! like one. Then the frames are followed by what the compiler says of them. LuaJIT's machine code has no such
+//! description; LuaJIT says where the interpreter lies in whose frame it runs, and the frames are followed from there.
+//! From other code without a description on, such as a script's own machine code, the words are looked through.
 
 use super::code::{self, Whose};
+use mlua::ffi::lua_State;
 use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
 
 /// Where a thread stands.
 pub(super) struct Place {
@@ -25,6 +28,8 @@ pub(super) struct Place {
     pub stack: usize,
     /// Whether a system call has just been ended by a signal.
     pub interrupted: bool,
+    /// What the signal handler was given.
+    pub context: *mut libc::ucontext_t,
 }
 
 /// The part of a stack that is in question.
@@ -34,6 +39,8 @@ pub(super) struct Bounds {
     pub low: usize,
     /// Where the stack of the code that may be left begins.
     pub frame: usize,
+    /// The VM of the script, the thread's own; null before its first.
+    pub state: *mut lua_State,
 }
 
 /// Whether the thread may leave the script from where it was interrupted. To be called by its signal handler.
@@ -43,12 +50,35 @@ pub(super) fn may_leave(place: &Place, bounds: Bounds) -> bool {
     if in_library && !waits {
         return false;
     }
-    (!in_library && is_clean(place.stack, bounds)) || follow(place.stack, Some(place.at), waits, bounds)
+    (!in_library && is_clean(place.stack, bounds)) || follow_through(place, waits, bounds)
 }
 
 /// Whether the thread may leave from here: the end of a call into perigee.
 pub(super) fn may_leave_here(bounds: Bounds) -> bool {
-    follow(0, None, false, bounds)
+    match follow(0, None, false, bounds) {
+        Followed::Ended(may) => may,
+        // There is nothing to follow them by.
+        Followed::ToInterpreter(stack) => is_clean(stack, bounds),
+    }
+}
+
+/// Follows the frames from where the thread was interrupted, and again below each stretch of LuaJIT's machine code, as
+/// if the interpreter had been interrupted in whose frame that runs.
+fn follow_through(place: &Place, waits: bool, bounds: Bounds) -> bool {
+    /// Calls of machine code within each other, by finalizers.
+    const MOST: usize = 16;
+    let mut followed = follow(place.stack, Some(place.at), waits, bounds);
+    for _ in 0..MOST {
+        let Followed::ToInterpreter(stack) = followed else { break };
+        // SAFETY: has no requirements.
+        let at = unsafe { perigee_exit_in_interpreter() };
+        // SAFETY: the handler's own, which nothing else reads meanwhile; it is put right below.
+        let context = unsafe { &mut *place.context };
+        let (kept_at, kept_stack) = super::move_to(context, at, stack);
+        followed = follow(stack, Some(at), false, bounds);
+        super::move_to(context, kept_at, kept_stack);
+    }
+    followed == Followed::Ended(true)
 }
 
 /// Whether no word between a stack pointer and the frame is an address in a library's code. Not return addresses alone:
@@ -77,6 +107,8 @@ fn behind_system_call(at: usize) -> bool {
 }
 
 unsafe extern "C" {
+    fn perigee_exit_interpreter(state: *mut lua_State, at: usize, stack: usize) -> usize;
+    fn perigee_exit_in_interpreter() -> usize;
     fn _Unwind_Backtrace(each: extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
@@ -92,20 +124,29 @@ struct Walk {
     /// The thread waits in a library, and all frames so far are that library's; the outermost of them.
     waits: bool,
     entry: usize,
-    may: bool,
+    followed: Followed,
+}
+
+/// How far frames could be followed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Followed {
+    /// To the end, or as far as need be; whether the thread may leave.
+    Ended(bool),
+    /// To LuaJIT's machine code; the stack pointer of the interpreter in whose frame that runs.
+    ToInterpreter(usize),
 }
 
 const GO_ON: c_int = 0;
 const ENOUGH: c_int = 5;
 
 /// Follows the frames from a stack pointer on; whether none is a library's, but for those of a function that waits.
-fn follow(stack: usize, top: Option<usize>, waits: bool, bounds: Bounds) -> bool {
-    let (started, entry, may) = (false, 0, false);
-    let mut walk = Walk { bounds, stack, top, started, waits, entry, may };
+fn follow(stack: usize, top: Option<usize>, waits: bool, bounds: Bounds) -> Followed {
+    let (started, entry, followed) = (false, 0, Followed::Ended(false));
+    let mut walk = Walk { bounds, stack, top, started, waits, entry, followed };
     // SAFETY: `each` takes what it is given here. The walk allocates nothing; it takes the lock of the unwinder where
     // LuaJIT has registered machine code, which this thread does not hold, as it stands in no library of that kind.
     unsafe { _Unwind_Backtrace(each, (&raw mut walk).cast()) };
-    walk.may
+    walk.followed
 }
 
 extern "C" fn each(context: *mut c_void, walk: *mut c_void) -> c_int {
@@ -124,7 +165,7 @@ impl Walk {
         let at = if self.started || self.top.is_none() { at.wrapping_sub(1) } else { at };
         self.started = true;
         if stack >= self.bounds.frame {
-            self.may = !self.waits;
+            self.followed = Followed::Ended(!self.waits);
             return ENOUGH;
         }
         let whose = code::whose(at);
@@ -140,15 +181,28 @@ impl Walk {
             return ENOUGH;
         }
         if whose == Whose::Unknown {
-            self.may = is_clean(stack, self.bounds);
+            self.followed = match self.interpreter(at, stack) {
+                Some(stack) => Followed::ToInterpreter(stack),
+                None => Followed::Ended(is_clean(stack, self.bounds)),
+            };
             return ENOUGH;
         }
         GO_ON
+    }
+
+    /// If this is LuaJIT's machine code, the stack pointer of the interpreter in whose frame it runs.
+    fn interpreter(&self, at: usize, stack: usize) -> Option<usize> {
+        if self.bounds.state.is_null() {
+            return None;
+        }
+        // SAFETY: the VM of the script that this thread is in.
+        let found = unsafe { perigee_exit_interpreter(self.bounds.state, at, stack) };
+        (found >= stack && found < self.bounds.frame).then_some(found)
     }
 }
 
 /// What a walk needs is prepared by the first one: not in a handler.
 pub(super) fn prepare() {
-    let bounds = Bounds { low: 0, frame: usize::MAX };
+    let bounds = Bounds { low: 0, frame: usize::MAX, state: null_mut() };
     let _ = follow(0, None, false, bounds);
 }
