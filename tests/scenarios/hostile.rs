@@ -13,6 +13,7 @@ perigee_tests::scenarios![
     a_finalizer_that_does_not_return_keeps_neither_worker_nor_loader,
     a_file_that_is_no_regular_one_is_refused_and_nothing_waits_for_it,
     a_crash_in_a_c_module_is_in_the_log,
+    a_crash_with_all_signals_blocked_is_in_the_log,
     exit_in_a_c_module_is_in_the_log,
     a_destructor_that_does_not_return_does_not_keep_the_end,
 ];
@@ -145,6 +146,17 @@ fn a_crash_in_a_c_module_is_in_the_log(world: &World) {
     let router = takes(world, &client, &script);
     let why = "SIGSEGV at the address 0x10 in /run/crash.so, in the script /run/crash.lua: the router crashes";
     ends(&router, world, &before, why);
+}
+
+/// The kernel kills a thread that has blocked the signal of its crash: no handler runs, and the log said nothing.
+fn a_crash_with_all_signals_blocked_is_in_the_log(world: &World) {
+    let Pair { client, .. } = Pair::new(world);
+    let before = world.interfaces();
+    let text = "#include <signal.h>\nint silent(void) { sigset_t all; sigfillset(&all); \
+                sigprocmask(SIG_BLOCK, &all, 0); *(volatile int *)16 = 1; return 0; }\n";
+    let script = calling(world, &module(world, "silent", text), "silent");
+    let router = takes(world, &client, &script);
+    ends(&router, world, &before, "the router was killed or has ended by force: its interfaces are restored");
 }
 
 fn exit_in_a_c_module_is_in_the_log(world: &World) {

@@ -48,7 +48,7 @@ pub struct RunArgs {
 }
 
 /// Log lines on standard error.
-fn log(verbose: u8, colors: bool) {
+pub(crate) fn log(verbose: u8, colors: bool) {
     let level = [LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE][usize::from(verbose.min(2))];
     // The prefix of all of perigee's crates.
     let otherwise = || Targets::new().with_default(LevelFilter::WARN).with_target("perigee", level);

@@ -45,6 +45,11 @@ pub fn serve_stdin(reach: Reach, named: Named) -> io::Result<()> {
     let maker = claims::peer(&socket).ok().and_then(|(process, _)| Process::find(process));
     let mut server = Server::new(Linux, maker, named);
     let result = server.serve(&socket);
+    // One that ends in order keeps its socket until everything is restored. A signal that a C module has blocked leaves
+    // the router no time to say anything itself.
+    if server.predecessor.is_none() && is_closed(&socket) {
+        tracing::warn!("the router was killed or has ended by force: its interfaces are restored");
+    }
     server.restore(&socket);
     result
 }
