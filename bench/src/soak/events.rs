@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What happens to the router meanwhile. Each event leaves things as it found them, or the next one of its kind does.
 
+use super::hostile::Hostile;
 use anyhow::{Context as _, Result, ensure};
 use perigee_fib::synth::Random;
 use perigee_lab::seen;
@@ -26,6 +27,8 @@ pub struct Scene<'a> {
     pub bird: Bird,
     /// The fast path, as a file that is loaded again.
     pub script: PathBuf,
+    /// Scripts that do not return, and their like.
+    pub hostile: Hostile,
     /// The configuration, and what of it changes.
     pub configuration: PathBuf,
     pub text: String,
@@ -49,9 +52,10 @@ type Event<'a> = fn(&mut Scene<'a>) -> Result<()>;
 
 impl<'a> Scene<'a> {
     /// The events by name.
-    fn events() -> [(&'static str, Event<'a>); 13] {
+    fn events() -> [(&'static str, Event<'a>); 14] {
         [
             ("script reloaded", Self::reload_script),
+            ("hostile script refused or taken back", Self::load_hostile_script),
             ("configuration reloaded", Self::reload_configuration),
             ("1,000 routes of Linux added or removed", Self::change_linux_routes),
             ("20 routes of the API added or removed", Self::change_api_routes),
@@ -114,6 +118,10 @@ impl<'a> Scene<'a> {
     fn reload_script(&mut self) -> Result<()> {
         let words = format!("reload {}", self.script.display());
         self.ask(&words).map(drop)
+    }
+
+    fn load_hostile_script(&mut self) -> Result<()> {
+        self.hostile.load_next(self.router, &self.script)
     }
 
     fn reload_configuration(&mut self) -> Result<()> {

@@ -2,6 +2,7 @@
 //! The first process inside: builds the scene, runs traffic and events, looks, and judges.
 
 use super::events::{self, Happened, Scene};
+use super::hostile::Hostile;
 use super::report::{self, Ledger, Results};
 use super::samples::{Sample, Watch};
 use super::traffic::{self, SIDES};
@@ -25,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SAMPLE: f64 = 5.0;
 /// How long memory has to go back once the traffic is over.
 const REST: Duration = Duration::from_secs(60);
+
+/// The default script.
+const FAST_PATH: &str = include_str!("../../../lua/fastpath.lua");
 
 /// The BIRDs: the peer announces 500 routes.
 const ROUTER_BIRD: &str = "router id 10.0.3.1;\nprotocol device {}\n\
@@ -66,7 +70,8 @@ pub fn run(args: &SoakArgs, folder: &Path) -> Result<ExitCode> {
     let interfaces = world.ip("-br link")?;
     let text = configuration(&world, &cores)?;
     let configuration = world.file("soak.toml", &text)?;
-    let script = world.file("fastpath.lua", include_str!("../../../lua/fastpath.lua"))?;
+    let script = world.file("fastpath.lua", FAST_PATH)?;
+    let hostile = Hostile::write(&world, FAST_PATH)?;
     let started = Instant::now();
     let router = start(folder, &configuration)?;
     let start_seconds = started.elapsed().as_secs_f64();
@@ -85,6 +90,7 @@ pub fn run(args: &SoakArgs, folder: &Path) -> Result<ExitCode> {
         peer: &peer,
         bird,
         script,
+        hostile,
         configuration,
         text,
         linux_routes: false,
@@ -214,13 +220,15 @@ fn soak(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    let stopped_scripts = scene.hostile.stopped();
     let outcome = traffic::finish(stream, Duration::from_secs_f64(seconds) + PATIENCE)?;
     let watched = watch.finish()?;
     scene.end()?;
     let after = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
     std::thread::sleep(REST.min(Duration::from_secs_f64(seconds)));
     let rested = Sample::look(pid, began)?;
-    let mut results = Results { outcome, samples, watched, rested, ledger: after.since(&before), ..Results::default() };
+    let ledger = after.since(&before);
+    let mut results = Results { outcome, samples, watched, rested, ledger, stopped_scripts, ..Results::default() };
     results.note("the end", scene.settled());
     results.happened = happened;
     Ok(results)
