@@ -101,7 +101,7 @@ impl Cli {
                 output::print(&String::from_utf8(script)?)
             }
             Command::Helper { reach } => {
-                run::log(0, false);
+                run::log_of_helper();
                 perigee_helper::serve_stdin(reach, perigee_config::files_named)?;
                 Ok(ExitCode::SUCCESS)
             }

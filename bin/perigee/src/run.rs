@@ -11,14 +11,18 @@ use crate::output::word;
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
 use perigee_helper::terminal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use signals::Signals;
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -47,8 +51,35 @@ pub struct RunArgs {
     colors: bool,
 }
 
-/// Log lines on standard error.
-pub(crate) fn log(verbose: u8, colors: bool) {
+/// The helper's log lines on standard error. A line that cannot be written at once is lost: what the helper restores
+/// waits for nobody who reads.
+pub(crate) fn log_of_helper() {
+    log(0, false, || Ready(std::io::stderr()));
+}
+
+/// Writes what can be written at once.
+struct Ready<W>(W);
+
+impl<W: Write + AsFd> Write for Ready<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut fds = [PollFd::new(&self.0, PollFlags::OUT)];
+        match poll(&mut fds, Some(&Timespec::default())) {
+            // Lines are shorter than what a pipe that is ready has room for (pipe(7), PIPE_BUF).
+            Ok(1) => self.0.write(bytes),
+            _ => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Log lines by a writer.
+fn log<W>(verbose: u8, colors: bool, writer: W)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let level = [LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE][usize::from(verbose.min(2))];
     // The prefix of all of perigee's crates.
     let otherwise = || Targets::new().with_default(LevelFilter::WARN).with_target("perigee", level);
@@ -57,7 +88,7 @@ pub(crate) fn log(verbose: u8, colors: bool) {
         Ok(given) => (given, None),
         Err(mistake) => (None, Some(mistake)),
     };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colors).with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colors).with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines.with_filter(given.unwrap_or_else(otherwise)));
     // Calling it again is not an error: tests start several routers.
     let _ = subscriber.try_init();
@@ -75,7 +106,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     terminal::give_up().context("the router cannot give up its terminal")?;
     front.map_or(Ok(()), terminal::end_with)?;
-    log(args.verbose, args.colors);
+    log(args.verbose, args.colors, std::io::stderr);
     // Before anything that may take long.
     tracing::info!("perigee {}, configuration {}", env!("CARGO_PKG_VERSION"), args.file.display());
     perigee_dpdk::set_runtime_dir(perigee_dpdk::fallback_runtime_dir().as_deref())?;
@@ -136,5 +167,22 @@ fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::debug!("the limit of open files stays: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The helper did not restore interfaces while its log had no reader.
+    #[test]
+    fn a_log_that_nobody_reads_keeps_nobody() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut log = Ready(writer);
+        let line = [b'x'; 4000];
+        for _ in 0..100 {
+            assert_eq!(log.write(&line).unwrap(), line.len());
+        }
+        drop(reader);
     }
 }

@@ -45,11 +45,6 @@ pub fn serve_stdin(reach: Reach, named: Named) -> io::Result<()> {
     let maker = claims::peer(&socket).ok().and_then(|(process, _)| Process::find(process));
     let mut server = Server::new(Linux, maker, named);
     let result = server.serve(&socket);
-    // One that ends in order keeps its socket until everything is restored. A signal that a C module has blocked leaves
-    // the router no time to say anything itself.
-    if server.predecessor.is_none() && is_closed(&socket) {
-        tracing::warn!("the router was killed or has ended by force: its interfaces are restored");
-    }
     server.restore(&socket);
     result
 }
@@ -383,6 +378,8 @@ impl Server<Linux> {
         while !self.state.undo.is_empty() {
             self.restore_some(router);
         }
+        // One that ends in order keeps its socket until everything is restored.
+        let was_killed = is_closed(router);
         self.wait_for_the_routers_end(router);
         for (path, identity) in std::mem::take(&mut self.state.remove) {
             remove(&path, identity);
@@ -392,6 +389,11 @@ impl Server<Linux> {
         if let Some(mut standby) = self.standby.take() {
             drop(standby.socket);
             let _ = standby.process.try_wait();
+        }
+        // A signal that a C module has blocked leaves the router no time to say anything itself. Last: nobody may read
+        // the log any more.
+        if was_killed {
+            tracing::warn!("the router was killed or has ended by force: its interfaces are restored");
         }
     }
 

@@ -151,6 +151,7 @@ impl Router {
         ensure!(status.success(), "the router ended with {status}:\n{log}");
         ensure!(log.contains("every packet buffer is back"), "the router misses packet buffers:\n{log}");
         ensure!(!log.contains("panicked"), "the router has panicked:\n{log}");
+        ensure!(!log.contains("was killed"), "the helper takes it for killed:\n{log}");
         ensure!(!self.socket().exists(), "the router has left its socket {}", self.socket().display());
         Ok(log)
     }
