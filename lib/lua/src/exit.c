@@ -12,11 +12,13 @@
 
 /* LuaJIT's own headers, of the version that is linked: see machine code below. */
 #include "lj_obj.h"
+#include "lj_ccall.h"
 #include "lj_dispatch.h"
 #include "lj_frame.h"
 #include "lj_jit.h"
 #include "lj_vm.h"
 #include "lua.h"
+#include "luajit.h"
 
 /* The size that exit.rs has room for. */
 _Static_assert(sizeof(sigjmp_buf) <= 512 && _Alignof(sigjmp_buf) <= 16, "sigjmp_buf fits");
@@ -69,10 +71,32 @@ _Noreturn void perigee_exit_leave(void *jump) {
   siglongjmp(*(sigjmp_buf *)jump, 1);
 }
 
-/* LuaJIT's machine code has no description of its frames, but runs in the frame of an interpreter, which has one.
+/* Where LuaJIT's frames lie. Its machine code has no description of its frames, and its assembly has one that holds only
+ * while the stack pointer is at the interpreter's frame. LuaJIT itself knows where that is: `cframe` of the coroutine.
  *
- * Returns the stack pointer of that interpreter for code at `at` which runs above `stack`; 0 if `at` is no machine code
- * of this VM. To be called by the VM's thread, from a signal handler: reads only. */
+ * All of this reads the VM from a signal handler on the VM's own thread. */
+
+/* Links only with the LuaJIT whose headers these are. */
+static __attribute__((used)) void (*const version)(void) = LUAJIT_VERSION_SYM;
+
+/* The longest frame of machine code: spilled values, and what the way out of it saves. A frame further away is not
+ * the one in which it runs. */
+enum { LONGEST_FRAME = 2048 };
+
+/* The stack pointer of the interpreter in whose frame code of `coroutine` runs above `stack`; 0 if there is none. */
+static uintptr_t interpreter_under(const lua_State *coroutine, uintptr_t stack) {
+  for (const void *frame = coroutine->cframe; frame != NULL; frame = cframe_prev(cframe_raw(frame))) {
+    uintptr_t at = (uintptr_t)cframe_raw(frame);
+    if (at >= stack) return at - stack <= LONGEST_FRAME ? at : 0;
+  }
+  return 0;
+}
+
+static const lua_State *running(lua_State *L) {
+  return gcref(G(L)->cur_L) != NULL ? gco2th(gcref(G(L)->cur_L)) : NULL;
+}
+
+/* The same for code at `at`; 0 if that is no machine code of this VM. */
 uintptr_t perigee_exit_interpreter(lua_State *L, uintptr_t at, uintptr_t stack) {
   /* Each area begins with a link to the one before (lj_mcode.c, MCLink). */
   struct link {
@@ -81,12 +105,27 @@ uintptr_t perigee_exit_interpreter(lua_State *L, uintptr_t at, uintptr_t stack) 
   };
   const struct link *area = (const struct link *)L2J(L)->mcarea;
   while (area != NULL && !(at >= (uintptr_t)area && at < (uintptr_t)area + area->size)) area = area->next;
-  if (area == NULL) return 0;
-  const lua_State *running = gco2th(gcref(G(L)->cur_L));
-  for (const void *frame = running->cframe; frame != NULL; frame = cframe_prev(cframe_raw(frame)))
-    if ((uintptr_t)cframe_raw(frame) >= stack) return (uintptr_t)cframe_raw(frame);
-  return 0;
+  return area != NULL && running(L) != NULL ? interpreter_under(running(L), stack) : 0;
+}
+
+/* Whether `at` is on the way out of machine code, which saves all registers above the interpreter's frame. */
+int perigee_exit_leaves_machine_code(uintptr_t at) {
+  return at >= (uintptr_t)lj_vm_exit_handler && at <= (uintptr_t)lj_vm_exit_interp;
+}
+
+/* The same for a call of that way out: `coroutine` is what it keeps in a register (vm_*.dasc, L:RB and L). */
+uintptr_t perigee_exit_interpreter_of(const lua_State *coroutine, uintptr_t stack) {
+  return interpreter_under(coroutine, stack);
+}
+
+/* Whether the description of LuaJIT's assembly holds for a thread that was interrupted there; of other code, it does. */
+int perigee_exit_is_described(lua_State *L, uintptr_t at, uintptr_t stack) {
+  if (at < (uintptr_t)lj_vm_asm_begin || at >= (uintptr_t)lj_vm_ffi_call) return 1;
+  return running(L) != NULL && (uintptr_t)cframe_raw(running(L)->cframe) == stack;
 }
 
 /* An address in the interpreter, at which its frame is as described. */
-uintptr_t perigee_exit_in_interpreter(void) { return (uintptr_t)lj_vm_asm_begin + 1; }
+uintptr_t perigee_exit_in_interpreter(void) { return (uintptr_t)lj_vm_asm_begin + 4; }
+
+/* The size of that frame. */
+uintptr_t perigee_exit_frame_size(void) { return CFRAME_SIZE; }

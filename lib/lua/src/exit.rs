@@ -394,20 +394,29 @@ fn registers(context: &libc::ucontext_t) -> (usize, usize, i64) {
     (context.uc_mcontext.pc as usize, context.uc_mcontext.sp as usize, context.uc_mcontext.regs[0] as i64)
 }
 
-/// Changes the program counter and the stack pointer; what they were.
-fn move_to(context: &mut libc::ucontext_t, at: usize, stack: usize) -> (usize, usize) {
-    let (old_at, old_stack, _) = registers(context);
-    #[cfg(target_arch = "x86_64")]
-    {
-        context.uc_mcontext.gregs[libc::REG_RIP as usize] = at as i64;
-        context.uc_mcontext.gregs[libc::REG_RSP as usize] = stack as i64;
+/// Makes the context one of a thread that stands at `at` in a frame of this size; what the registers were.
+#[cfg(target_arch = "x86_64")]
+fn move_to(context: *mut libc::ucontext_t, at: usize, stack: usize, _: usize) -> libc::mcontext_t {
+    // SAFETY: the handler's own, which is valid until it returns.
+    unsafe {
+        let kept = (*context).uc_mcontext;
+        (*context).uc_mcontext.gregs[libc::REG_RIP as usize] = at as i64;
+        (*context).uc_mcontext.gregs[libc::REG_RSP as usize] = stack as i64;
+        kept
     }
-    #[cfg(target_arch = "aarch64")]
-    {
-        context.uc_mcontext.pc = at as u64;
-        context.uc_mcontext.sp = stack as u64;
+}
+
+/// There, the frame is described relative to the frame pointer, at the two topmost words of it.
+#[cfg(target_arch = "aarch64")]
+fn move_to(context: *mut libc::ucontext_t, at: usize, stack: usize, size: usize) -> libc::mcontext_t {
+    // SAFETY: as above.
+    unsafe {
+        let kept = (*context).uc_mcontext;
+        (*context).uc_mcontext.pc = at as u64;
+        (*context).uc_mcontext.sp = stack as u64;
+        (*context).uc_mcontext.regs[29] = (stack + size - 16) as u64;
+        kept
     }
-    (old_at, old_stack)
 }
 
 /// Pushes the value of this name in the registry of a VM. Raw, as the registry may have a metatable of the script's.
@@ -454,24 +463,55 @@ mod tests {
         .unwrap();
     }
 
-    /// Leaves addresses of a library on the stack, as calls do.
-    #[inline(never)]
-    fn leave_addresses() {
-        std::hint::black_box([libc::qsort as *const (); 8192]);
+    /// Calls its argument, with addresses of a library below it on the stack, as earlier calls leave them.
+    unsafe extern "C-unwind" fn above_addresses(state: *mut lua_State) -> c_int {
+        let addresses = std::hint::black_box([libc::qsort as *const (); 64]);
+        // SAFETY: called by the VM, with a function on its stack; there is nothing to drop when it is left.
+        unsafe { ffi::lua_call(state, 0, 0) };
+        std::hint::black_box(&addresses);
+        0
     }
 
     /// A script that only loops ended the router: what calls before it had left on the stack looked like a library's
     /// frames, for as long as the loop went on.
     #[test]
     fn a_loop_above_a_stack_of_old_addresses_is_left() {
+        // Finalizers run above the way out of machine code, which has saved registers: zeros, or values of the script.
         let scripts = [
-            c"while true do end",
-            c"jit.off() while true do end",
-            c"coroutine.wrap(function() while true do end end)()",
-            c"local p = newproxy(true) getmetatable(p).__gc = function() while true do end end
-              p = nil while true do local t = {} end",
+            "loop()",
+            "jit.off() loop()",
+            "coroutine.wrap(loop)()",
+            "local function work(m) for n = 1, m do keep = {} end end
+             work(20000) work(20000)
+             getmetatable(newproxy(true)).__gc = loop
+             work(1e15)",
+            "local function work(m)
+               local a, b, c, d, e, f, g, h, i, j = 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 10.5
+               local k, l, o, p, q, r = 11.5, 12.5, 13.5, 14.5, 15.5, 16.5
+               for n = 1, m do
+                 a = a * 1.0000001 + b; b = b * 1.0000001 + c; c = c * 1.0000001 + d; d = d * 1.0000001 + e
+                 e = e * 1.0000001 + f; f = f * 1.0000001 + g; g = g * 1.0000001 + h; h = h * 1.0000001 + i
+                 i = i * 1.0000001 + j; j = j * 1.0000001 + k; k = k * 1.0000001 + l; l = l * 1.0000001 + o
+                 o = o * 1.0000001 + p; p = p * 1.0000001 + q; q = q * 1.0000001 + r; r = r * 1.0000001 + a
+                 if a > 1e200 then a, b, c, d, e, f, g, h = 1, 1, 1, 1, 1, 1, 1, 1 end
+                 if i > 1e200 then i, j, k, l, o, p, q, r = 1, 1, 1, 1, 1, 1, 1, 1 end
+                 keep = {}
+               end
+               return a + b + c + d + e + f + g + h + i + j + k + l + o + p + q + r
+             end
+             work(20000) work(20000)
+             getmetatable(newproxy(true)).__gc = loop
+             work(1e15)",
         ];
         for script in scripts {
+            static LOOPS: AtomicI32 = AtomicI32::new(0);
+            LOOPS.store(0, Ordering::Relaxed);
+            let text = format!(
+                "local loops = require('ffi').cast('int *', {})
+                local function loop() loops[0] = 1 while true do end end
+                above_addresses(function() {script} end)\0",
+                &raw const LOOPS as usize
+            );
             let (tell, told) = std::sync::mpsc::sync_channel(1);
             let thread = std::thread::spawn(move || {
                 let own = Exit::of_this_thread();
@@ -480,16 +520,25 @@ mod tests {
                 unsafe {
                     let state = ffi::luaL_newstate();
                     ffi::luaL_openlibs(state);
-                    assert_eq!(ffi::luaL_loadstring(state, script.as_ptr()), 0);
-                    leave_addresses();
+                    ffi::lua_pushcfunction(state, above_addresses);
+                    ffi::lua_setglobal(state, c"above_addresses".as_ptr());
+                    assert_eq!(ffi::luaL_loadstring(state, text.as_ptr().cast()), 0);
                     own.call(state, 0, 0)
                 }
             });
             let exit = told.recv().unwrap();
             let start = std::time::Instant::now();
+            while LOOPS.load(Ordering::Relaxed) == 0 {
+                assert!(start.elapsed() < Duration::from_secs(60) && !thread.is_finished(), "{script:?} does not loop");
+                // sleep: between two looks
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // sleep: until the loop is machine code
+            std::thread::sleep(Duration::from_millis(20));
             while !thread.is_finished() {
                 assert!(start.elapsed() < Duration::from_secs(60), "{script:?} is not left: {:?}", exit.hindrance(0));
                 exit.push(1);
+                // sleep: between two signals
                 std::thread::sleep(Duration::from_millis(1));
             }
             assert_eq!(thread.join().unwrap(), Err(Left), "{script:?}");

@@ -65,18 +65,25 @@ pub(super) fn may_leave_here(bounds: Bounds) -> bool {
 /// Follows the frames from where the thread was interrupted, and again below each stretch of LuaJIT's machine code, as
 /// if the interpreter had been interrupted in whose frame that runs.
 fn follow_through(place: &Place, waits: bool, bounds: Bounds) -> bool {
-    /// Calls of machine code within each other, by finalizers.
+    /// Finalizers run above machine code that is being left, and may do the same.
     const MOST: usize = 16;
+    // In LuaJIT's assembly, a frame is not everywhere as described. What the unwinder would take for the next frame may be
+    // any address, which it reads.
+    // SAFETY: the VM of the script that this thread is in.
+    let is_described =
+        bounds.state.is_null() || unsafe { perigee_exit_is_described(bounds.state, place.at, place.stack) } != 0;
+    if !is_described {
+        return false;
+    }
     let mut followed = follow(place.stack, Some(place.at), waits, bounds);
     for _ in 0..MOST {
         let Followed::ToInterpreter(stack) = followed else { break };
-        // SAFETY: has no requirements.
-        let at = unsafe { perigee_exit_in_interpreter() };
-        // SAFETY: the handler's own, which nothing else reads meanwhile; it is put right below.
-        let context = unsafe { &mut *place.context };
-        let (kept_at, kept_stack) = super::move_to(context, at, stack);
+        // SAFETY: these have no requirements.
+        let (at, size) = unsafe { (perigee_exit_in_interpreter(), perigee_exit_frame_size()) };
+        let kept = super::move_to(place.context, at, stack, size);
         followed = follow(stack, Some(at), false, bounds);
-        super::move_to(context, kept_at, kept_stack);
+        // SAFETY: the handler's own, which is valid until it returns.
+        unsafe { (*place.context).uc_mcontext = kept };
     }
     followed == Followed::Ended(true)
 }
@@ -108,10 +115,15 @@ fn behind_system_call(at: usize) -> bool {
 
 unsafe extern "C" {
     fn perigee_exit_interpreter(state: *mut lua_State, at: usize, stack: usize) -> usize;
+    fn perigee_exit_leaves_machine_code(at: usize) -> c_int;
+    fn perigee_exit_interpreter_of(coroutine: usize, stack: usize) -> usize;
+    fn perigee_exit_is_described(state: *mut lua_State, at: usize, stack: usize) -> c_int;
     fn perigee_exit_in_interpreter() -> usize;
+    fn perigee_exit_frame_size() -> usize;
     fn _Unwind_Backtrace(each: extern "C" fn(*mut c_void, *mut c_void) -> c_int, argument: *mut c_void) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
     fn _Unwind_GetCFA(context: *mut c_void) -> usize;
+    fn _Unwind_GetGR(context: *mut c_void, register: c_int) -> usize;
 }
 
 /// A walk from frame to frame.
@@ -152,17 +164,23 @@ fn follow(stack: usize, top: Option<usize>, waits: bool, bounds: Bounds) -> Foll
 extern "C" fn each(context: *mut c_void, walk: *mut c_void) -> c_int {
     // SAFETY: `follow` has made it, and nobody else has it; the context is valid during the call.
     let (walk, at, stack) = unsafe { (&mut *walk.cast::<Walk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
-    walk.step(at, stack)
+    // SAFETY: the context is valid during the call; the register is a callee-saved one.
+    walk.step(at, stack, || unsafe { _Unwind_GetGR(context, COROUTINE) })
 }
 
+/// The register in which LuaJIT's assembly keeps the coroutine while it leaves machine code, by its number in
+/// descriptions of frames: rbp (vm_x64.dasc, RB) and x23 (vm_arm64.dasc, L).
+const COROUTINE: c_int = if cfg!(target_arch = "x86_64") { 6 } else { 23 };
+
 impl Walk {
-    fn step(&mut self, at: usize, stack: usize) -> c_int {
+    fn step(&mut self, at: usize, stack: usize, coroutine: impl FnOnce() -> usize) -> c_int {
         if !self.started && (stack < self.stack || self.top.is_some_and(|top| top != at)) {
             // The handler's own frames.
             return if stack >= self.bounds.frame { ENOUGH } else { GO_ON };
         }
         // A return address is behind its call, which may be a function's last instruction.
-        let at = if self.started || self.top.is_none() { at.wrapping_sub(1) } else { at };
+        let is_interrupted = !self.started && self.top.is_some();
+        let at = if is_interrupted { at } else { at.wrapping_sub(1) };
         self.started = true;
         if stack >= self.bounds.frame {
             self.followed = Followed::Ended(!self.waits);
@@ -180,24 +198,34 @@ impl Walk {
         if std::mem::take(&mut self.waits) && !code::waits(self.entry) {
             return ENOUGH;
         }
+        // SAFETY: has no requirements.
+        if unsafe { perigee_exit_leaves_machine_code(at) } != 0 {
+            // SAFETY: the register has the coroutine, which is one of the VM's that this thread is in.
+            self.followed = self.to_interpreter(unsafe { perigee_exit_interpreter_of(coroutine(), stack) }, stack);
+            return ENOUGH;
+        }
         if whose == Whose::Unknown {
-            self.followed = match self.interpreter(at, stack) {
-                Some(stack) => Followed::ToInterpreter(stack),
-                None => Followed::Ended(is_clean(stack, self.bounds)),
-            };
+            self.followed = self.to_interpreter(self.interpreter(at, stack), stack);
             return ENOUGH;
         }
         GO_ON
     }
 
-    /// If this is LuaJIT's machine code, the stack pointer of the interpreter in whose frame it runs.
-    fn interpreter(&self, at: usize, stack: usize) -> Option<usize> {
+    /// On from the interpreter at `found`, if that is there; otherwise the words say whether the thread may leave.
+    fn to_interpreter(&self, found: usize, stack: usize) -> Followed {
+        match found >= stack && found < self.bounds.frame {
+            true => Followed::ToInterpreter(found),
+            false => Followed::Ended(is_clean(stack, self.bounds)),
+        }
+    }
+
+    /// If this is LuaJIT's machine code, the stack pointer of the interpreter in whose frame it runs; otherwise 0.
+    fn interpreter(&self, at: usize, stack: usize) -> usize {
         if self.bounds.state.is_null() {
-            return None;
+            return 0;
         }
         // SAFETY: the VM of the script that this thread is in.
-        let found = unsafe { perigee_exit_interpreter(self.bounds.state, at, stack) };
-        (found >= stack && found < self.bounds.frame).then_some(found)
+        unsafe { perigee_exit_interpreter(self.bounds.state, at, stack) }
     }
 }
 
