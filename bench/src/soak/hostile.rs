@@ -33,9 +33,9 @@ const SCRIPTS: [(&str, Verdict); 12] = [
     ("return function() while true do pcall(function() while true do error('again') end end) end end", NEVER),
     ("return function(w) local burst = w:batch() while true do w:receive(1, burst) end end", NEVER),
     ("while true do end", Refused("")),
-    ("return function() error('no') end", Refused("no")),
+    ("return function() error('no') end", Refused(": no")),
     ("return function() os.exit(3) end", Refused("os.exit")),
-    ("return 7", Refused("7")),
+    ("return 7", Refused("expected a function")),
     ("FINALIZER FAST_PATH", Taken),
     (
         "local ffi = require 'ffi' ffi.cdef 'void loops(void);' local lib = ffi.load('FOLDER/hostile.so')\n\

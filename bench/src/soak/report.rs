@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// What a script that was stopped where it stood leaves in memory: its VM, which nobody may touch again. 0.55 MB were
 /// measured for a short script.
-const STOPPED: u64 = 1_000_000;
+const STOPPED: u64 = 700_000;
 
 /// Where frames get lost: before the router's workers, in the router, and behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
