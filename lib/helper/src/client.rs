@@ -84,7 +84,12 @@ impl Helper {
         // A process group of its own keeps Ctrl-C from it: it must outlive the router to clean up.
         let process =
             command.stdin(Stdio::from(other)).stdout(Stdio::null()).process_group(0).spawn().map_err(failed)?;
-        Ok(Self { sockets: Mutex::new(Sockets::new(own, process)) })
+        Ok(Self { sockets: Mutex::new(Sockets::new(own, Some(process))) })
+    }
+
+    /// A helper at the other end of a socket that is no child of this process.
+    pub(super) fn at(socket: OwnedFd) -> Self {
+        Self { sockets: Mutex::new(Sockets::new(socket, None)) }
     }
 
     /// How the helper is, and puts the standby in its place if it has died. Never waits: `None` while a request is
@@ -367,7 +372,7 @@ mod tests {
             let ((own, other), (standby, end_of_standby)) = (pair(), pair());
             let mut process = Command::new("true").spawn().unwrap();
             process.wait().unwrap();
-            let mut sockets = Sockets::new(own, process);
+            let mut sockets = Sockets::new(own, Some(process));
             sockets.standby = Some(Line::new(standby));
             sockets.helper.iter_mut().for_each(|line| line.patience = Duration::from_millis(10));
             let helper = Helper { sockets: Mutex::new(sockets) };
@@ -395,7 +400,7 @@ mod tests {
             let mut process = Command::new("true").spawn().unwrap();
             // A program's copies of the sockets are closed a moment after it was started.
             process.wait().unwrap();
-            let helper = Helper { sockets: Mutex::new(Sockets::new(own, process)) };
+            let helper = Helper { sockets: Mutex::new(Sockets::new(own, Some(process))) };
             let asked = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(move || {

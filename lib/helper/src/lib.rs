@@ -14,7 +14,7 @@
 //! | `end.rs` | what it does at its end |
 //! | `state.rs` | what the helper knows, and its standby as well |
 //! | `system.rs` | what it does outside its process |
-//! | `rehearsal.rs` | a helper whose system is pretended, for the fuzz target |
+//! | `rehearsal.rs` | a helper whose system is pretended, for the fuzz target and tests of lib/router |
 //! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
 //! | `carried.rs` | what an interface carries that is lost once a port takes its packets |

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-//! A helper whose system is pretended: what it decides, without what it does. For the target `helper` of tests/fuzz.
+//! A helper whose system is pretended: what it decides, without what it does. For the target `helper` of tests/fuzz,
+//! and for tests of what asks a helper: there it is a thread, whose router has a [`Helper`] as any other.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair};
 use serde_json::Value;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use super::message::{receive, together};
 use super::server::Server;
 use super::state::{Change, State};
+use crate::client::Helper;
 use crate::files::Named;
 
 pub use super::failure::{Failure, Refusal};
@@ -20,6 +22,21 @@ pub use super::underlay::Undo;
 
 /// A helper.
 pub struct Rehearsal<S>(Server<S>);
+
+/// The router's side of a helper that [serves](serve) the other end of this socket.
+pub fn helper(socket: OwnedFd) -> Helper {
+    Helper::at(socket)
+}
+
+/// A helper or a standby that is a thread: it ends with its socket to the router. Nothing is restored.
+pub fn serve<S: System + Send + 'static>(system: S, named: Named, router: OwnedFd) -> JoinHandle<io::Result<()>> {
+    thread::spawn(move || {
+        let served = Server::new(system, None, named).serve(&router);
+        // As the end of a process does, whoever has a copy of it.
+        shutdown(&router, Shutdown::Both)?;
+        served
+    })
+}
 
 /// What came of a message.
 #[derive(Debug)]

@@ -46,8 +46,8 @@ enum Exchange {
 }
 
 impl Sockets {
-    pub(super) fn new(helper: OwnedFd, process: Child) -> Sockets {
-        let (helper, process) = (Some(Line::new(helper)), Some(process));
+    pub(super) fn new(helper: OwnedFd, process: Option<Child>) -> Sockets {
+        let helper = Some(Line::new(helper));
         Sockets { helper, standby: None, silent: Vec::new(), process, deaths: 0, standby_deaths: 0 }
     }
 
