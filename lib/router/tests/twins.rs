@@ -3,42 +3,17 @@
 
 mod common;
 
+use common::kernel::Kernel;
 use common::*;
 use perigee_api::answers::{DropKind, TwinEntry};
 use perigee_api::queries::{ShowDrops, ShowPorts};
-use perigee_netlink::message::{Address, Link, Message};
-use perigee_netlink::{Source, SourceCounters, Update};
 use perigee_packet::wire::checksum;
 use perigee_router::{LinuxFeeds, Lookups};
-use std::collections::VecDeque;
-
-/// A kernel that reports the twins and their addresses, and nothing else.
-struct Quiet(VecDeque<Update>);
-
-impl Source for Quiet {
-    fn next(&mut self) -> Option<Update> {
-        self.0.pop_front()
-    }
-    fn dump(&mut self) {
-        let link = |(index, name): (u32, &str)| {
-            Message::Link(Link { index, name: name.into(), up: true, carrier: true, mtu: 1500, ..Link::default() })
-        };
-        let address = |(index, address): (u32, &str)| Message::Address(Address::new(index, address.parse().unwrap()));
-        let links = [(10, "a"), (11, "b")].map(link);
-        let all = links.into_iter().chain([(10, "10.0.1.1/24"), (11, "10.0.2.1/24")].map(address)).collect();
-        self.0.extend([Update::DumpBegins, Update::Dumped(all), Update::DumpEnds { complete: true }]);
-    }
-    fn counters(&self) -> SourceCounters {
-        SourceCounters::default()
-    }
-}
 
 /// A router with twins that has read what Linux has, with these lines in its configuration.
 fn start(folder: &tempfile::TempDir, lines: &str) -> Bed {
     let text = TWO_PORTS.replace("twin = false\n", "") + lines;
-    let mut kernel = Quiet(VecDeque::new());
-    kernel.dump();
-    let feeds = LinuxFeeds { netlink: Some(Box::new(kernel)), ..LinuxFeeds::default() };
+    let feeds = LinuxFeeds { netlink: Some(Box::new(Kernel::new())), ..LinuxFeeds::default() };
     let mut bed = Bed::beside_linux(&text, &folder.path().join("a.toml"), ONE_EACH, Lookups::default(), feeds);
     bed.settle();
     (0..2).for_each(|port| drop(bed.sent(port)));
@@ -112,6 +87,35 @@ fn what_linux_may_not_send_is_dropped_and_counted() {
     assert_eq!((bed.sent(0), dropped(&mut bed, "denied_linux")), (vec![admitted], 2));
     // It is about what Linux sends, and nothing else.
     assert_eq!(dropped(&mut bed, "denied"), 0);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn what_linux_sends_on_a_vlan_that_is_not_configured_is_dropped_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = start(&folder, "");
+    let before = dropped(&mut bed, "unknown_interface");
+    let mut tagged = udp("192.0.2.9", 64, 7);
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    (0..3).for_each(|_| assert!(bed.linux[0].send(&tagged).is_ok()));
+    bed.settle();
+    assert_eq!((bed.sent(0), dropped(&mut bed, "unknown_interface") - before), (vec![], 3));
+    assert_eq!(bed.end(), 0);
+}
+
+/// They end with their descriptors; the helper removes all of them together before that.
+#[test]
+fn a_router_that_ends_hands_over_its_twins() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = start(&folder, "");
+    let mut twins = bed.slow.finish();
+    assert_eq!(twins.len(), 2);
+    let frame = udp("192.0.2.9", 64, 7);
+    for port in [0, 1] {
+        assert!(bed.linux[port].send(&frame).is_ok());
+        drop(twins.remove(0));
+        assert!(bed.linux[port].send(&frame).is_err(), "that was the twin of port {port}");
+    }
     assert_eq!(bed.end(), 0);
 }
 

@@ -3,6 +3,9 @@
 //! thread.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod helper;
+pub mod kernel;
+
 use perigee_api::answers::{ScriptStatus, VersionStatus};
 use perigee_api::client::ApiClient;
 use perigee_api::queries::Reload;
@@ -239,13 +242,18 @@ impl Bed {
 
     /// A router whose ports are on Linux interfaces, of which this is known.
     pub fn over_links(text: &str, path: &Path, queues: Queues, below: Below) -> Bed {
-        Bed::build(text, path, queues, Lookups::default(), LinuxFeeds::default(), Some(below))
+        Bed::build(text, path, queues, Lookups::default(), LinuxParts::default(), Some(below))
     }
 
     /// A router that follows Linux. Each port then has a twin: number 10 and so on in Linux, with nobody at its other
     /// end.
     pub fn beside_linux(text: &str, path: &Path, queues: Queues, lookups: Lookups, feeds: LinuxFeeds) -> Bed {
-        Bed::build(text, path, queues, lookups, feeds, None)
+        Bed::build(text, path, queues, lookups, LinuxParts { feeds, helper: None }, None)
+    }
+
+    /// As [`beside_linux`](Self::beside_linux), with a helper.
+    pub fn with_helper(text: &str, path: &Path, queues: Queues, linux: LinuxParts) -> Bed {
+        Bed::build(text, path, queues, Lookups::default(), linux, None)
     }
 
     fn build(
@@ -253,7 +261,7 @@ impl Bed {
         path: &Path,
         queues: Queues,
         lookups: Lookups,
-        feeds: LinuxFeeds,
+        linux_parts: LinuxParts,
         below: Option<Below>,
     ) -> Bed {
         std::fs::write(path, text).unwrap();
@@ -338,7 +346,7 @@ impl Bed {
             assistants.add(AssistantParts { punts, outputs, pools, tables, bell, owner, clock, stop })
         };
         let assistant_threads = queues.map(add).collect();
-        let twins = infos.iter().filter(|_| feeds.netlink.is_some()).map(twin);
+        let twins = infos.iter().filter(|_| linux_parts.feeds.netlink.is_some()).map(twin);
         let (twins, linux): (Vec<_>, Vec<_>) = twins.unzip();
         let mut twins = twins.into_iter();
         let port = |info: &PortInfo| RouterPort {
@@ -366,7 +374,7 @@ impl Bed {
             version: VersionStatus::default(),
             stop: stop.clone(),
         };
-        let slow = SlowThread::new(parts, LinuxParts { feeds, helper: None });
+        let slow = SlowThread::new(parts, linux_parts);
         let bursts = made.iter().map(Worker::new_batch).collect();
         let (workers, assistants) = (made, assistant_threads);
         Bed {
