@@ -5,7 +5,7 @@ mod common;
 
 use common::*;
 use perigee_api::answers::AuditReport;
-use perigee_api::queries::{Audit, Resync, ShowConfig, ShowLinux, ShowRoutes};
+use perigee_api::queries::{Audit, Reload, Resync, ShowConfig, ShowLinux, ShowRoutes};
 use perigee_api::{Backend, Query, Reply};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
 use perigee_net::{Address as FibAddress, Prefix, PrefixOf};
@@ -438,6 +438,25 @@ fn an_audit_by_the_configuration_repairs_by_itself() {
     assert_eq!(bed.end(), 0);
 }
 
+/// Packets for it would wait for the next round.
+#[test]
+fn the_gateway_of_a_route_that_linux_reports_is_asked_for_in_the_same_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    bed.sent(1);
+    let route = plain("10.22.0.0/16".parse().unwrap(), 0, vec![hop(false, 1, 9)]);
+    kernel.0.lock().unwrap().say(Message::Route(route.clone()));
+    assert!(bed.slow.round());
+    let is_request = |frame: &Vec<u8>| frame[12..14] == [8, 6] && frame[38..42] == [10, 0, 2, 9];
+    let sent = bed.sent(1);
+    assert!(sent.iter().any(is_request), "{sent:?}");
+    // A report that changes nothing is something to do, and the next round has nothing.
+    bed.settle();
+    kernel.0.lock().unwrap().say(Message::Route(route));
+    assert!(bed.slow.round() && !bed.slow.round());
+    assert_eq!(bed.end(), 0);
+}
+
 /// A table that forgets one prefix, once, as no table should.
 #[derive(Default)]
 struct Forgetful<A>(BTreeMap<(u8, A), NextHopId>);
@@ -504,6 +523,27 @@ fn a_wrong_entry_of_a_lookup_structure_is_found_and_rewritten() {
     assert_eq!((repaired.total, repaired.repaired), (1, 1));
     bed.settle();
     assert_eq!(audit(&mut bed, false).total, 0);
+    assert_eq!(bed.end(), 0);
+}
+
+#[test]
+fn a_route_of_linux_that_does_not_fit_is_no_reason_to_refuse_a_reload() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = TWO_PORTS.replace("[router]", "[router]\nfib = \"narrow\"");
+    let (mut bed, kernel) = start(&text, &folder, common::narrow::lookups());
+    let route = plain("20.1.1.0/25".parse().unwrap(), 0, vec![hop(false, 1, 2)]);
+    kernel.0.lock().unwrap().say(Message::Route(route));
+    bed.settle();
+    let text = text + "[[route]]\nprefix = \"20.2.0.0/16\"\nvia = \"10.0.2.2\"\n";
+    std::fs::write(folder.path().join("router.toml"), &text).unwrap();
+    ask(&mut bed, Reload { script: None, text: None }).unwrap();
+    // Only once nobody holds the old tables is it known at once what fits.
+    bed.pass(1);
+    let too_long = text.replace("20.2.0.0/16", "20.2.1.0/25");
+    std::fs::write(folder.path().join("router.toml"), too_long).unwrap();
+    let why = ask(&mut bed, Reload { script: None, text: None }).unwrap_err();
+    assert!(why.contains("20.2.1.0/25 does not fit"), "{why}");
+    bed.settle();
     assert_eq!(bed.end(), 0);
 }
 

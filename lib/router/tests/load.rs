@@ -128,6 +128,70 @@ fn routes_beyond_the_limit_are_refused_and_counted() {
     router.end();
 }
 
+/// A router whose lookup structure has no room for what is longer than 24 bits in 20.0.0.0/8.
+fn narrow() -> (OnDisk, String) {
+    let text = TWO_PORTS.replacen("[router]", "[router]\nfib = \"narrow\"", 1);
+    (OnDisk::with(&text, ONE_EACH, common::narrow::lookups()), text)
+}
+
+/// The prefixes that operators and the configuration have routes to.
+fn kept(router: &mut OnDisk) -> Vec<String> {
+    let of_people = |source: &str| ["api", "static"].contains(&source);
+    let routes = shown(&mut router.bed).routes.into_iter().filter(|route| of_people(route.source.name()));
+    routes.map(|route| route.prefix.to_string()).collect()
+}
+
+#[test]
+fn what_the_lookup_structure_has_no_room_for_is_refused_and_kept_nowhere() {
+    let (far, near) = ("192.0.2.1", "10.0.2.2");
+    let routes = vec![
+        via("20.1.0.0/16", near),
+        via("20.2.1.0/25", near),
+        via("20.3.0.0/16", near),
+        // Twice: the second takes the place of the first.
+        via("20.4.1.0/26", near),
+        via("20.4.1.0/26", "10.0.2.3"),
+        via("20.5.0.0/16", far),
+    ];
+    let (mut router, _) = narrow();
+    let loaded = ask(&mut router.bed, LoadRoutes { routes: routes.clone() }).unwrap();
+    assert_eq!(counts(&loaded), [2, 0, 0, 4], "{loaded:?}");
+    let first = loaded.first_refused.unwrap();
+    assert_eq!(first.at, 1);
+    assert!(first.why.contains("20.2.1.0/25 does not fit"), "{}", first.why);
+    assert_eq!(kept(&mut router), ["20.1.0.0/16", "20.3.0.0/16"]);
+    // Only once nobody holds the old tables is it known at once what fits.
+    router.bed.pass(1);
+    // What is refused for another reason may come first, too.
+    let mut again = routes;
+    again.rotate_right(1);
+    let loaded = ask(&mut router.bed, LoadRoutes { routes: again }).unwrap();
+    assert_eq!(counts(&loaded), [0, 0, 2, 4], "{loaded:?}");
+    let first = loaded.first_refused.unwrap();
+    assert_eq!(first.at, 0);
+    assert!(first.why.contains("192.0.2.1 is not on a connected network"), "{}", first.why);
+    let why = ask(&mut router.bed, AddRoute(via("20.6.1.0/25", near))).unwrap_err();
+    assert!(why.contains("20.6.1.0/25 does not fit"), "{why}");
+    assert_eq!(kept(&mut router), ["20.1.0.0/16", "20.3.0.0/16"]);
+    router.end();
+}
+
+#[test]
+fn a_reload_with_a_route_that_does_not_fit_changes_nothing() {
+    let (mut router, text) = narrow();
+    let route = |prefix: &str| format!("[[route]]\nprefix = \"{prefix}\"\nvia = \"10.0.2.2\"\n");
+    let text = text + &route("20.1.0.0/16");
+    router.reload(&text).unwrap();
+    router.bed.pass(1);
+    let other = text.replace("20.1.", "20.2.");
+    let why = router.reload(&(other.clone() + &route("20.3.1.0/25"))).unwrap_err();
+    assert!(why.contains("20.3.1.0/25 does not fit"), "{why}");
+    assert_eq!(kept(&mut router), ["20.1.0.0/16"]);
+    router.reload(&other).unwrap();
+    assert_eq!(kept(&mut router), ["20.2.0.0/16"]);
+    router.end();
+}
+
 /// In any order, prefixes within one another and named several times: as if each had been loaded alone.
 #[test]
 fn a_run_ends_as_its_routes_one_by_one() {

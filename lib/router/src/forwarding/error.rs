@@ -54,3 +54,20 @@ impl ForwardingError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_about_the_prefix_that_found_no_room_and_no_other() {
+        let [full, other]: [Prefix; 2] = ["10.0.0.0/8", "10.0.0.0/9"].map(|text| text.parse().unwrap());
+        let no_room = LookupError::Full { prefix: full, structure: "narrow", what: "places", limit: 7 };
+        let error = ForwardingError::Fib(FibError::Lookup(no_room));
+        assert!(error.is_about(full) && !error.is_about(other));
+        let of_all = LookupError::TableFull { prefixes: 9, structure: "narrow", what: "places", limit: 7 };
+        for error in [ForwardingError::Fib(FibError::Lookup(of_all)), ForwardingError::GatewayGone] {
+            assert!(!error.is_about(full), "{error}");
+        }
+    }
+}

@@ -5,6 +5,7 @@
 
 pub mod helper;
 pub mod kernel;
+pub mod narrow;
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
 use perigee_api::client::ApiClient;
@@ -483,9 +484,14 @@ pub struct OnDisk {
 impl OnDisk {
     /// A router that has sent what it announces at the start.
     pub fn new(text: &str, queues: Queues) -> OnDisk {
+        OnDisk::with(text, queues, Lookups::default())
+    }
+
+    /// One with other lookup structures to choose from.
+    pub fn with(text: &str, queues: Queues, lookups: Lookups) -> OnDisk {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("router.toml");
-        let mut bed = Bed::new(text, &path, queues);
+        let mut bed = Bed::with(text, &path, queues, lookups);
         bed.settle();
         let mut router = OnDisk { bed, path, _folder: folder };
         router.drain();
