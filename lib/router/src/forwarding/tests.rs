@@ -3,12 +3,14 @@
 
 use super::*;
 use perigee_api::{RouteChange, RouteGateway};
+use perigee_fib::MulticastOrigin;
 use perigee_linux::Table;
 use perigee_net::{
-    Exception, ExceptionCause, FiveTuple, HostAddress, Interface, Route, RouteKey, RouteSource, RouteTarget,
+    Exception, ExceptionCause, FiveTuple, HostAddress, Interface, MulticastOutput, MulticastRoute, Route, RouteKey,
+    RouteSource, RouteTarget,
 };
 use perigee_packet::wire::{ipv4, ipv6, protocol};
-use perigee_slowpath::{Routes, Treatment};
+use perigee_slowpath::{GroupPacket, MulticastDecision, Routes, Time, Treatment};
 
 const TEXT: &str = r#"
 [router]
@@ -297,4 +299,87 @@ fn a_withdrawn_route_of_linux_is_gone_and_one_that_is_not_there_an_error() {
     assert!(Table::withdraw(&mut forwarding, prefix, key).is_ok());
     assert!(prefixes(&forwarding, RouteSource::Linux).is_empty());
     assert!(Table::withdraw(&mut forwarding, prefix, key).is_err());
+}
+
+/// Of three groups whose packets come in on port a and leave by port b: a route of the configuration, one of Linux's,
+/// and one that Linux follows alone.
+fn groups() -> Forwarding {
+    let mut forwarding = tables_of(TEXT);
+    let route = |group: &str| MulticastRoute {
+        group: group.parse().unwrap(),
+        source: Some("10.0.1.2".parse().unwrap()),
+        from: Some(InterfaceId(0)),
+        to: [0, 1].map(|n| MulticastOutput { interface: InterfaceId(n), ttl: 1 }).to_vec(),
+    };
+    let of_linux = [("232.2.2.2", MulticastOrigin::Linux), ("232.3.3.3", MulticastOrigin::LinuxAlone)];
+    forwarding.routing.set_fixed_multicast(vec![route("232.1.1.1")]);
+    forwarding.routing.set_linux_multicast(of_linux.map(|(group, origin)| (route(group), origin)).to_vec());
+    forwarding
+}
+
+/// What becomes of a packet to a group that comes in on an interface after so many tenths of a second, and how many of
+/// it were counted by then: in all, and on the wrong interface.
+fn decided(of: &Forwarding, asks: Asks, group: &str, input: u16, tenths: u64) -> (MulticastDecision, u64, u64) {
+    let (table, interface) = (of.routing().multicast().table(), InterfaceId(input));
+    let (source, group) = ("10.0.1.2".parse().unwrap(), group.parse().unwrap());
+    let packet = GroupPacket { source, group, interface, bytes: 100 };
+    let decision = decide(asks, table, Time(tenths * 100_000_000), &packet, || panic!("the route names the interface"));
+    let counters = &table.find(source, group, interface).unwrap().counters;
+    assert_eq!(counters.bytes(), 100 * counters.packets());
+    (decision, counters.packets(), counters.wrong_interface())
+}
+
+/// By port b.
+fn forwarded() -> MulticastDecision {
+    MulticastDecision::Forward(vec![MulticastOutput { interface: InterfaceId(1), ttl: 1 }])
+}
+
+#[test]
+fn a_group_of_the_configuration_is_forwarded_by_whoever_is_asked() {
+    let groups = groups();
+    for (n, asks) in [(1, Asks::Owner), (2, Asks::Assistant)] {
+        assert_eq!(decided(&groups, asks, "232.1.1.1", 0, n), (forwarded(), n, n - 1));
+        assert_eq!(decided(&groups, asks, "232.1.1.1", 1, n), (MulticastDecision::WrongInterface, n, n));
+    }
+}
+
+#[test]
+fn a_group_that_linux_follows_alone_is_counted_by_the_owner_of_the_tables() {
+    let groups = groups();
+    for (asks, counted) in [(Asks::Assistant, 0), (Asks::Owner, 1), (Asks::Assistant, 1), (Asks::Owner, 2)] {
+        assert_eq!(decided(&groups, asks, "232.3.3.3", 0, 1), (MulticastDecision::Linux, counted, 0));
+    }
+}
+
+/// One in 10 s, by which daemons see that the source is alive. The owner takes it: an assistant leaves it to that one.
+#[test]
+fn linux_gets_its_share_of_what_is_forwarded_by_its_routes() {
+    let groups = groups();
+    for (asks, tenths, to, counted) in [
+        (Asks::Assistant, 10, MulticastDecision::Linux, 0),
+        (Asks::Owner, 10, MulticastDecision::Linux, 1),
+        (Asks::Owner, 20, forwarded(), 2),
+        (Asks::Assistant, 109, forwarded(), 3),
+        (Asks::Assistant, 110, MulticastDecision::Linux, 3),
+        (Asks::Owner, 110, MulticastDecision::Linux, 4),
+        (Asks::Assistant, 111, forwarded(), 5),
+    ] {
+        assert_eq!(decided(&groups, asks, "232.2.2.2", 0, tenths), (to, counted, 0), "{tenths}");
+    }
+}
+
+/// One in a second, for daemons to assert themselves against another router.
+#[test]
+fn linux_gets_its_share_of_what_comes_in_on_a_wrong_interface() {
+    let groups = groups();
+    for (asks, tenths, to, counted) in [
+        (Asks::Assistant, 10, MulticastDecision::Linux, 0),
+        (Asks::Owner, 10, MulticastDecision::Linux, 1),
+        (Asks::Owner, 15, MulticastDecision::WrongInterface, 2),
+        (Asks::Assistant, 19, MulticastDecision::WrongInterface, 3),
+        (Asks::Assistant, 20, MulticastDecision::Linux, 3),
+        (Asks::Owner, 20, MulticastDecision::Linux, 4),
+    ] {
+        assert_eq!(decided(&groups, asks, "232.2.2.2", 1, tenths), (to, 0, counted), "{tenths}");
+    }
 }
