@@ -552,4 +552,23 @@ mod tests {
         side.resync(reply);
         assert!(answer.try_take().is_some_and(|answer| answer.is_err()), "no port has a twin");
     }
+
+    #[test]
+    fn an_audit_is_reported_with_its_counts_and_in_seconds() {
+        let report = audit_report(AuditReport {
+            linux_routes: 1,
+            rib_routes: 2,
+            prefixes: 3,
+            next_hops: 4,
+            neighbors: 5,
+            differences: Vec::new(),
+            total: 6,
+            repaired: 7,
+            rules: vec!["a rule".to_owned()],
+            duration: 1_500_000_000,
+        });
+        let counts = [report.linux_routes, report.rib_routes, report.prefixes, report.next_hops, report.neighbors];
+        assert_eq!((counts, report.total, report.repaired), ([1, 2, 3, 4, 5], 6, 7));
+        assert_eq!((report.rules, report.seconds), (vec!["a rule".to_owned()], 1.5));
+    }
 }

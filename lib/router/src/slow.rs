@@ -328,3 +328,36 @@ impl SlowThread {
         self.parts.ports.close()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(lines: &str) -> SlowConfig {
+        let text = format!("[router]\ncores = [0]\n{lines}\n[port.a]\ndevice = \"heap0\"\n");
+        let machine = Machine { cores: vec![0], ..Machine::default() };
+        slow_config(&Config::parse_on("test.toml", &text, &machine).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    #[test]
+    fn the_slow_path_has_the_limits_that_are_configured() {
+        let all = limits(
+            "icmp_rate = 70000\nicmp_source_rate = 33\nmax_neighbors = 77\nmax_unresolved = 55\nneighbor_rate = 44",
+        );
+        assert_eq!((all.icmp_errors_per_second, all.icmp_errors_per_source), (70_000, 33));
+        assert_eq!((all.max_known, all.max_unresolved, all.requests_per_second), (77, 55, 44));
+        // What comes in 10 ms, at least 50, and never more than in a second.
+        let bursts = [70_000, 1000, 30, 0].map(|rate| limits(&format!("icmp_rate = {rate}")).icmp_error_burst);
+        assert_eq!(bursts, [700, 50, 30, 0]);
+        assert_eq!([1000, 1001].map(|rate| limits(&format!("icmp_rate = {rate}")).icmp_errors_per_source), [100, 101]);
+    }
+
+    /// Identifications and choices that follow from it must not be guessed.
+    #[test]
+    fn a_secret_is_another_one_each_time_in_all_of_its_bits() {
+        let all = [0; 200].map(|_| secret());
+        let (ones, zeros) = all.iter().fold((0, 0), |(ones, zeros), secret| (ones | secret, zeros | !secret));
+        assert_eq!((ones, zeros), (u128::MAX, u128::MAX));
+        assert!(limits("").secret != limits("").secret);
+    }
+}

@@ -148,6 +148,27 @@ fn what_waits_for_a_neighbor_is_the_owners() {
     router.end();
 }
 
+/// The thread sleeps when a round had nothing to do.
+#[test]
+fn a_round_that_takes_what_assistants_have_left_has_had_something_to_do() {
+    let mut router = three_threads(&BOTH[1..], FOUR);
+    let bed = &mut router.bed;
+    for port in 1000..1032 {
+        bed.receive[0][0].inject(&udp("10.0.2.7", 64, port));
+    }
+    for (worker, burst) in bed.workers.iter_mut().zip(&mut bed.bursts) {
+        (0..10).for_each(|_| perigee_worker::native::round(worker, burst));
+    }
+    // Its own flows, which have the neighbor asked for.
+    while bed.slow.round() {}
+    for assistant in &mut bed.assistants {
+        assert!(assistant.round(), "it has flows of 32");
+        assert!(bed.slow.round() && !bed.slow.round());
+    }
+    bed.sent(1);
+    router.end();
+}
+
 #[test]
 fn what_is_left_in_rings_is_freed_at_the_end() {
     let mut router = three_threads(&BOTH, FOUR);

@@ -9,6 +9,7 @@ use perigee_api::answers::{DropKind, TwinEntry};
 use perigee_api::queries::{ShowDrops, ShowPorts};
 use perigee_packet::wire::checksum;
 use perigee_router::{LinuxFeeds, Lookups};
+use std::time::{Duration, Instant};
 
 /// A router with twins that has read what Linux has, with these lines in its configuration.
 fn start(folder: &tempfile::TempDir, lines: &str) -> Bed {
@@ -159,5 +160,39 @@ fn a_round_that_takes_a_frame_from_anywhere_has_had_something_to_do() {
     assert!(bed.receive[0][0].inject(&fragment));
     bed.work_without_owner();
     assert!(bed.slow.round() && !bed.slow.round());
+    assert_eq!(bed.end(), 0);
+}
+
+/// The clock stands still, so no timer wakes it.
+#[test]
+fn a_slow_path_that_sleeps_wakes_for_frames_of_linux() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = start(&folder, "");
+    let (linux, wire) = (bed.linux[1].try_clone().unwrap(), bed.transmit[1].clone());
+    let (mailbox, stop) = (bed.mailbox.clone(), bed.stop.clone());
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let sent = |frame: &[u8]| {
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_secs(120) {
+                    if wire.iter().find_map(|queue| queue.collect()).is_some_and(|sent| sent == frame) {
+                        return true;
+                    }
+                    std::thread::yield_now();
+                }
+                false
+            };
+            // It is awake for a while after each.
+            let all = (0..50).all(|n| {
+                let frame = udp("192.0.2.9", 64, n);
+                linux.send(&frame).is_ok() && sent(&frame)
+            });
+            stop.request();
+            mailbox.wake();
+            all
+        });
+        bed.slow.run();
+        assert!(sending.join().unwrap());
+    });
     assert_eq!(bed.end(), 0);
 }
