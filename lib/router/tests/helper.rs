@@ -5,6 +5,7 @@ mod common;
 
 use common::helper::{Asked, Pretended};
 use common::kernel::{Kernel, link};
+use common::log::warnings;
 use common::*;
 use perigee_api::answers::HelperState;
 use perigee_api::queries::{Reload, ShowLinux};
@@ -94,18 +95,34 @@ impl Router {
 #[test]
 fn a_standby_takes_the_place_of_a_helper_that_dies_and_has_one_stand_by_in_turn() {
     let mut router = Router::start(&twins());
-    router.stands_by(2);
-    assert_eq!(router.shown(), (HelperState::Alive, 0));
-    router.linux.end(0);
-    router.stands_by(3);
-    assert_eq!(router.shown(), (HelperState::Alive, 1));
-    // One that stood by is followed by another, and is not counted.
-    router.linux.end(2);
-    router.stands_by(4);
-    assert_eq!(router.shown(), (HelperState::Alive, 1));
-    router.linux.end(1);
-    router.linux.end(3);
-    router.eventually("no helper is left", |router| router.shown() == (HelperState::Dead, 3));
+    let said = warnings(|| {
+        router.stands_by(2);
+        router.bed.pass(2);
+        assert_eq!(router.shown(), (HelperState::Alive, 0));
+    });
+    assert!(said.is_empty(), "{said:?}");
+    let said = warnings(|| {
+        router.linux.end(0);
+        router.stands_by(3);
+        router.bed.pass(2);
+        assert_eq!(router.shown(), (HelperState::Alive, 1));
+    });
+    assert_eq!(said, ["the helper process has died; its standby has taken its place"]);
+    let said = warnings(|| {
+        router.linux.end(2);
+        router.stands_by(4);
+        router.bed.pass(2);
+        assert_eq!(router.shown(), (HelperState::Alive, 1), "it is no helper's death");
+    });
+    assert_eq!(said, ["the standby of the helper process has died; another one is started"]);
+    let said = warnings(|| {
+        router.linux.end(1);
+        router.linux.end(3);
+        router.eventually("no helper is left", |router| router.shown() == (HelperState::Dead, 3));
+        router.bed.pass(2);
+    });
+    let is_last_word = |said: &&String| said.starts_with("the helper process and its standby have died");
+    assert_eq!(said.iter().filter(is_last_word).count(), 1, "{said:?}");
     assert!(!router.stops(), "it forwards without one");
 }
 
@@ -147,11 +164,16 @@ fn a_twin_that_was_deleted_is_asked_for_until_it_is_made_and_used_then() {
     router.linux.refuse(true);
     router.kernel.delete(10);
     let is_twin = |asked: &Asked| matches!(asked, Asked::Twin(_));
-    let asked = router.asked_for("the twin", is_twin);
+    let mut asked = Vec::new();
+    let said = warnings(|| {
+        asked = router.asked_for("the twin", is_twin);
+        (0..3).for_each(|_| drop(router.asked_for("the twin once more", is_twin)));
+    });
+    let expected = ["the twin a was deleted; it is made again", "this Linux refuses everything; it is tried again"];
+    assert_eq!(said, expected, "each once, however often it is tried");
     let Some(Asked::Twin(wanted)) = asked.into_iter().find(is_twin) else { panic!("no twin") };
     assert_eq!((wanted.name.as_str(), wanted.mac, wanted.mtu), ("a", MacAddr(mac(0)), 1500));
     assert!(wanted.addresses.contains(&"10.0.1.1/24".parse().unwrap()), "{wanted:?}");
-    router.asked_for("the twin once more", is_twin);
     router.kernel.add(link(20, "a"));
     router.linux.refuse(false);
     let mut made = None;

@@ -532,8 +532,19 @@ fn a_route_of_linux_that_does_not_fit_is_no_reason_to_refuse_a_reload() {
     let text = TWO_PORTS.replace("[router]", "[router]\nfib = \"narrow\"");
     let (mut bed, kernel) = start(&text, &folder, common::narrow::lookups());
     let route = plain("20.1.1.0/25".parse().unwrap(), 0, vec![hop(false, 1, 2)]);
-    kernel.0.lock().unwrap().say(Message::Route(route));
-    bed.settle();
+    let said = common::log::warnings(|| {
+        kernel.0.lock().unwrap().say(Message::Route(route));
+        bed.pass(1);
+        // It is tried again whenever others leave.
+        for n in 0..3 {
+            let other = plain("10.22.0.0/16".parse().unwrap(), n, vec![hop(false, 1, 2)]);
+            kernel.0.lock().unwrap().say(Message::Route(other.clone()));
+            bed.pass(1);
+            kernel.0.lock().unwrap().say(Message::RouteGone(other));
+            bed.pass(1);
+        }
+    });
+    assert!(said.len() == 1 && said[0].contains("20.1.1.0/25 does not fit"), "{said:?}");
     let text = text + "[[route]]\nprefix = \"20.2.0.0/16\"\nvia = \"10.0.2.2\"\n";
     std::fs::write(folder.path().join("router.toml"), &text).unwrap();
     ask(&mut bed, Reload { script: None, text: None }).unwrap();

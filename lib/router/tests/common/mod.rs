@@ -5,6 +5,7 @@
 
 pub mod helper;
 pub mod kernel;
+pub mod log;
 pub mod narrow;
 
 use perigee_api::answers::{ScriptStatus, VersionStatus};
