@@ -15,8 +15,8 @@ use perigee_router::{LinuxFeeds, Lookups};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 const TWO_PORTS: &str = r#"
 [router]
@@ -579,4 +579,67 @@ fn a_configuration_that_is_shown_names_addresses_that_linux_has_otherwise() {
         "# a has lost the address 10.0.1.1/24 in Linux; a reload puts it back",
     ];
     assert_eq!(comments(&mut bed), expected);
+}
+
+/// Reports of a kernel, each of which takes a millisecond once there is a clock.
+struct Slow(Shared, Arc<OnceLock<Arc<AtomicU64>>>);
+
+impl Source for Slow {
+    fn next(&mut self) -> Option<Update> {
+        if let Some(now) = self.1.get() {
+            now.fetch_add(1_000_000, Ordering::Relaxed);
+        }
+        self.0.next()
+    }
+    fn dump(&mut self) {
+        self.0.dump();
+    }
+    fn counters(&self) -> SourceCounters {
+        self.0.counters()
+    }
+}
+
+/// Some lookup structures are rebuilt for each commit: with a million routes that takes longer than a turn.
+#[test]
+fn a_burst_of_routes_is_seen_at_once_where_that_is_cheap_and_else_at_its_end_or_after_a_while() {
+    for (fib, at_once) in [("auto", true), ("narrow", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = TWO_PORTS.replace("[router]", &format!("[router]\nfib = \"{fib}\""));
+        let text = text + &neighbors(&[("10.0.2.2", PEER_B)]);
+        let kernel = Shared(Arc::new(Mutex::new(Kernel { up: [true, true], ..Kernel::default() })));
+        kernel.0.lock().unwrap().dump();
+        let clock: Arc<OnceLock<_>> = Arc::default();
+        let feeds =
+            LinuxFeeds { netlink: Some(Box::new(Slow(kernel.clone(), clock.clone()))), ..LinuxFeeds::default() };
+        let path = folder.path().join("router.toml");
+        let mut bed = Bed::beside_linux(&text, &path, QUEUES, common::narrow::lookups(), feeds);
+        bed.settle();
+        // Nobody has the memory of old tables any more, and the last commit was just now.
+        bed.pass(1);
+        let route = |n: usize| plain(format!("10.{n}.0.0/16").parse().unwrap(), 0, vec![hop(false, 1, 2)]);
+        kernel.0.lock().unwrap().say(Message::Route(route(99)));
+        bed.settle();
+        bed.work_without_owner();
+        clock.set(bed.now.clone()).unwrap();
+        // Three turns, of 32 reports each.
+        (100..196).for_each(|n| kernel.0.lock().unwrap().say(Message::Route(route(n))));
+        let forwards = |bed: &mut Bed| {
+            bed.sent(1);
+            assert!(bed.receive[0][0].inject(&udp("10.100.0.1", 64, 7)));
+            bed.work_without_owner();
+            !bed.sent(1).is_empty()
+        };
+        assert!(bed.slow.round());
+        assert_eq!(forwards(&mut bed), at_once, "{fib} in the burst");
+        // The first time the worker may still have the memory in its old tables.
+        for _ in 0..2 {
+            bed.now.fetch_add(250_000_000, Ordering::Relaxed);
+            assert!(bed.slow.round());
+            bed.work_without_owner();
+        }
+        assert!(forwards(&mut bed), "{fib} after half a second");
+        bed.settle();
+        (0..2).for_each(|port| drop(bed.sent(port)));
+        assert_eq!(bed.end(), 0);
+    }
 }
