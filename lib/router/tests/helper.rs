@@ -53,6 +53,8 @@ impl Router {
         while !holds(self) {
             assert!(start.elapsed() < Duration::from_secs(180), "waited in vain: {what}");
             self.bed.now.fetch_add(100_000_000, Ordering::Relaxed);
+            // A worker that does not poll is one to warn of.
+            self.bed.work_without_owner();
             self.bed.slow.round();
             std::thread::yield_now();
         }
