@@ -9,7 +9,7 @@ use common::log::warnings;
 use common::*;
 use perigee_api::answers::HelperState;
 use perigee_api::queries::{Reload, ShowLinux};
-use perigee_helper::{Helper, NeighborChange};
+use perigee_helper::{Helper, LinkChange, NeighborChange};
 use perigee_net::{InterfaceAddress, MacAddr};
 use perigee_netlink::message::{Link, Vlan};
 use perigee_packet::wire::ethernet;
@@ -234,6 +234,7 @@ fn linux_gets_the_vlans_that_a_reload_brings_and_loses_those_that_it_takes() {
     router.kernel.add(Link { vlan, ..link(30, "a.7") });
     router.bed.settle();
     router.reload(&twins()).unwrap();
-    let deleted = |asked: &Asked| matches!(asked, Asked::Change(change) if change.delete && (change.index, &*change.name) == (Some(30), "a.7"));
+    let of_vlan = |change: &LinkChange| (change.delete, change.index, &*change.name) == (true, Some(30), "a.7");
+    let deleted = |asked: &Asked| matches!(asked, Asked::Change(change) if of_vlan(change));
     router.asked_for("its end", deleted);
 }

@@ -60,6 +60,21 @@ fn loaded_routes_are_used_and_what_is_refused_keeps_no_other_out() {
     router.end();
 }
 
+/// The configuration names the links of gateways, and whoever loads routes may leave that to the router.
+#[test]
+fn a_route_of_the_configuration_by_several_gateways_is_found_unchanged() {
+    let gateways = "{ address = \"10.0.2.2\", weight = 2 }, { address = \"10.0.1.2\" }";
+    let text = format!("{TWO_PORTS}[[route]]\nprefix = \"10.7.0.0/16\"\nvia = [{gateways}]\n");
+    let mut router = OnDisk::new(&text, ONE_EACH);
+    let gateway = |via: &str, weight| RouteGateway { via: via.parse().unwrap(), dev: None, recursive: false, weight };
+    let by = |gateways| RouteChange { gateways, ..RouteChange::of("10.7.0.0/16".parse().unwrap()) };
+    let same = by(vec![gateway("10.0.2.2", 2), gateway("10.0.1.2", 1)]);
+    let other = by(vec![gateway("10.0.2.2", 2), gateway("10.0.1.3", 1)]);
+    let loaded = ask(&mut router.bed, LoadRoutes { routes: vec![same, other] }).unwrap();
+    assert_eq!(counts(&loaded), [0, 0, 1, 1], "{loaded:?}");
+    router.end();
+}
+
 /// "route ... via 10.0.2.2 via 10.0.2.3 added" left out two thirds and one third.
 #[test]
 fn a_route_that_was_added_is_said_with_its_weights() {
