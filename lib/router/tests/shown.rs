@@ -166,8 +166,10 @@ fn what_a_script_counts_is_shown_under_its_own_names() {
     }
     let mine = module(bed, "mine");
     assert_eq!((mine.dropped, mine.punted), (7, 70));
+    let all = ask(bed, ShowModules {}).unwrap();
+    assert!(all.iter().all(|module| !module.about.is_empty()), "each says what it does");
     assert_eq!(module(bed, "ttl").dropped, 700, "a reason in the name of a module of the router");
-    assert_eq!(ask(bed, ShowModules {}).unwrap().iter().filter(|module| module.module == "ttl").count(), 1);
+    assert_eq!(all.iter().filter(|module| module.module == "ttl").count(), 1);
     let shown = |drop: DropStatus| (drop.kind, drop.packets, drop.per_worker, drop.rfc);
     assert_eq!(shown(reason_of(bed, "mine", "full")), (DropKind::Drop, 7, vec![3, 4], None));
     assert_eq!(shown(reason_of(bed, "mine", "ask")), (DropKind::Punt, 70, vec![30, 40], None));
