@@ -167,6 +167,7 @@ impl Bed {
         let buffer = |port| Ok(Some(TransmitBuffer::new(self.queue(port)?, 32, 0)));
         let mut ctx = Context {
             now: 1,
+            worker: 0,
             tables,
             counters: Arc::new(Counters::new(usize::from(outputs) + 1)),
             outputs: (0..=outputs).map(buffer).collect::<Result<_>>()?,

@@ -12,14 +12,14 @@ use crate::traffic::{self, PORTS, Routed};
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use perigee_dpdk::{
-    self as dpdk, AclFilter, Action, Device, DpdkPort, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig,
-    PortConfig,
+    self as dpdk, AclFilter, Device, DpdkPort, Eal, EalConfig, Hugepages, MBUF, MbufPool, PoolConfig, PortConfig,
 };
 use perigee_fib::{Published, Subscriber};
 use perigee_lua::{Budgets, Script, Scripts, thread};
+use perigee_modules::hits::Hits;
 use perigee_modules::rules::{Filter, Rule, Strict};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted, Tables, all_reasons, distribute};
-use perigee_net::{FiveTuple, Key4, Key6};
+use perigee_net::FiveTuple;
 use perigee_packet::{Batch, Mask, Pool, TransmitBuffer};
 use perigee_worker::{Clock, Idle, Receiver, Stop, Worker, WorkerParts, native};
 use serde::{Deserialize, Serialize};
@@ -243,19 +243,6 @@ impl PuntSink for NoPunts {
     }
 }
 
-/// A compiled list of filters.
-struct Acl(AclFilter);
-
-impl Filter for Acl {
-    fn match4(&self, keys: &[Key4]) -> Mask {
-        self.0.dropped4(keys)
-    }
-
-    fn match6(&self, keys: &[Key6]) -> Mask {
-        self.0.dropped6(keys)
-    }
-}
-
 /// Filters as those of `perigee run`, each about another network of 198.18.0.0/15 and of 2001:2::/48 (RFC 2544, RFC
 /// 5180); none without any.
 fn rules(eal: &Eal, count: u16) -> Result<Option<Arc<dyn Filter>>> {
@@ -267,14 +254,11 @@ fn rules(eal: &Eal, count: u16) -> Result<Option<Arc<dyn Filter>>> {
             0 => format!("198.18.{}.0/24", number / 2 % 256),
             _ => format!("2001:2:0:{:x}::/64", number / 2),
         };
-        Ok(Rule { tuple: FiveTuple { src: Some(prefix.parse()?), ..FiveTuple::default() }, deny: true })
+        let tuple = FiveTuple { src: Some(prefix.parse()?), ..FiveTuple::default() };
+        Ok(Rule { number: number.into(), ..Rule::deny(tuple) })
     };
     let rules = (0..count).map(rule).collect::<Result<Vec<_>>>()?;
-    let compile = |rules: &[Rule]| {
-        let rules: Vec<_> = rules.iter().map(|rule| (rule.tuple, Action::Drop)).collect();
-        Ok::<_, perigee_dpdk::Error>(Acl(AclFilter::new(eal, &rules)?))
-    };
-    Ok(Some(Arc::new(Strict::new(&rules, compile)?)))
+    Ok(Some(Arc::new(Strict::new(&rules, |rules| AclFilter::new(eal, rules))?)))
 }
 
 /// Tables that every worker subscribes to.
@@ -321,7 +305,9 @@ impl Router {
             None => vec![Ok(traffic::tables(traffic::eight_routes()?, count)?)],
         };
         let filter = rules(&eal, args.filters)?;
-        let tables = tables.into_iter().map(|table| table.map(|table| table.with_filter(filter.clone())));
+        let hits = Arc::new(Hits::new(args.filters.into(), 1));
+        let filtered = |table: Tables| table.with_filter(filter.clone()).with_hits(hits.clone());
+        let tables = tables.into_iter().map(|table| table.map(filtered));
         let tables: Vec<_> = tables.collect();
         let why = |(number, table): (usize, &Result<Tables, String>)| Some((number, table.as_ref().err()?.clone()));
         let ready = Ready { refused: tables.iter().enumerate().filter_map(why).collect() };
@@ -333,6 +319,7 @@ impl Router {
     fn context(tables: &SharedTables) -> Context {
         Context {
             now: 0,
+            worker: Context::NO_WORKER,
             tables: subscribe(tables),
             counters: Arc::new(Counters::new(0)),
             outputs: Vec::new(),

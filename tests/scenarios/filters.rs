@@ -11,6 +11,7 @@ use std::time::Duration;
 
 perigee_tests::scenarios![
     filters_decide_by_five_tuple_in_both_families,
+    show_filters_prints_the_hits_of_each_rule,
     no_way_leads_round_a_filter,
     nothing_reaches_linux_past_the_router,
     fragments_are_judged_by_the_ports_of_their_first,
@@ -69,6 +70,57 @@ fn filters_decide_by_five_tuple_in_both_families(world: &World) {
     client.ping(5, "10.0.2.2");
     let shown = router.ask("show filters").good().out;
     assert!(shown.contains("dport 5000-5009") && shown.contains("accept"), "{shown}");
+    router.stop();
+}
+
+fn show_filters_prints_the_hits_of_each_rule(world: &World) {
+    let Pair { client, server: _ } = Pair::new(world);
+    let filters = r#"
+        [[filter]]
+        src = "10.0.1.2"
+        dst = "10.0.2.2"
+        proto = "icmp"
+        action = "accept"
+        [[filter]]
+        dst = "10.0.2.0/24"
+        proto = "icmp"
+        action = "drop"
+        [[filter]]
+        dst = "10.0.1.1"
+        proto = "icmp"
+        action = "drop"
+        [[filter]]
+        dst = "192.0.2.0/24"
+        action = "drop"
+    "#;
+    let router = world.router("", &format!("{PORTS}\n{filters}"));
+    client.reaches("10.0.2.2");
+    let hits = || -> Vec<u64> {
+        let shown = router.show("filters");
+        shown.as_array().expect("a list").iter().map(|rule| rule["hits"].as_u64().expect("a number")).collect()
+    };
+    let before = hits();
+    assert!(before[0] > 0 && before[1..] == [0, 0, 0], "{before:?}");
+    client.ping(7, "10.0.2.2");
+    // Two that the fast path drops on their way, and one that is for the router itself.
+    client.ping_fails("10.0.2.77");
+    client.ping_fails("10.0.2.78");
+    client.ping_fails("10.0.1.1");
+    let expected = [before[0] + 7, 2, 1, 0];
+    assert_eq!(hits(), expected);
+    assert_eq!(router.dropped("filter.ipv4_denied"), 3);
+    // As people read it: the last column of each rule's line.
+    let printed = router.ask("show filters").good().out;
+    assert!(printed.lines().next().is_some_and(|heads| heads.trim_end().ends_with("hits")), "{printed}");
+    let last = |line: &str| line.split_whitespace().last().and_then(|word| word.parse::<u64>().ok());
+    assert_eq!(printed.lines().skip(1).filter_map(last).collect::<Vec<_>>(), expected, "{printed}");
+    let metrics = router.ask("show metrics").good().out;
+    let metric =
+        "perigee_filter_packets_total{number=\"2\",rule=\"dst 10.0.2.0/24 proto 1\",from=\"ports\",action=\"drop\"} 2";
+    assert!(metrics.contains(metric), "{metrics}");
+    // A reload that leaves the filters alone leaves their hits alone.
+    router.ask("reload").good();
+    assert_eq!(hits(), expected);
     router.stop();
 }
 

@@ -1,41 +1,21 @@
 // SPDX-License-Identifier: MIT
 //! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
 
-use perigee_config::{Action, Config, FilteredFrom, Steer, SteerMatch};
-use perigee_dpdk::{AclFilter, Action as AclAction, DpdkPort, Eal, FlowRule, Steer as Flow};
+use perigee_config::{Config, FilteredFrom, Steer, SteerMatch};
+use perigee_dpdk::{AclFilter, DpdkPort, Eal, FlowRule, Steer as Flow};
 use perigee_modules::rules::{Filter, Rule, Strict};
-use perigee_net::{FiveTuple, Key4, Key6};
-use perigee_packet::Mask;
+use perigee_net::FiveTuple;
 use perigee_router::{Filters, Rebuild, Refusal};
 use std::sync::Arc;
 
-/// A compiled list behind the fast path's trait.
-struct Acl(AclFilter);
-
-impl Filter for Acl {
-    fn match4(&self, keys: &[Key4]) -> Mask {
-        self.0.dropped4(keys)
-    }
-
-    fn match6(&self, keys: &[Key6]) -> Mask {
-        self.0.dropped6(keys)
-    }
-}
-
-fn compile(eal: &Eal, rules: &[Rule]) -> perigee_dpdk::Result<Acl> {
-    let action = |deny| if deny { AclAction::Drop } else { AclAction::Accept };
-    let rules: Vec<_> = rules.iter().map(|rule| (rule.tuple, action(rule.deny))).collect();
-    Ok(Acl(AclFilter::new(eal, &rules)?))
-}
-
-/// The rules about packets from one side, compiled; `None` without a rule that drops.
+/// The rules about packets from one side, compiled, each under its number in the file; `None` without one. A list that
+/// drops nothing still counts what it lets pass.
 fn deny(eal: &Eal, config: &Config, from: FilteredFrom) -> perigee_dpdk::Result<Option<Arc<dyn Filter>>> {
-    let about = config.filters.iter().filter(|filter| filter.from == from || filter.from == FilteredFrom::Both);
-    let rules: Vec<_> = about.map(|filter| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop }).collect();
-    if !rules.iter().any(|rule| rule.deny) {
+    let rules: Vec<Rule> = config.filter_rules(from).collect();
+    if rules.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Strict::new(&rules, |rules| compile(eal, rules))?)))
+    Ok(Some(Arc::new(Strict::new(&rules, |rules| AclFilter::new(eal, rules))?)))
 }
 
 /// The list of what goes to the slow path. The ports of a packet that does not show them count as 0.
@@ -43,8 +23,8 @@ fn steers(eal: &Eal, tuples: Vec<FiveTuple>) -> perigee_dpdk::Result<Option<Arc<
     if tuples.is_empty() {
         return Ok(None);
     }
-    let rules: Vec<_> = tuples.into_iter().map(|tuple| Rule { tuple, deny: true }).collect();
-    Ok(Some(Arc::new(compile(eal, &rules)?)))
+    let rules: Vec<_> = tuples.into_iter().map(Rule::deny).collect();
+    Ok(Some(Arc::new(AclFilter::new(eal, &rules)?)))
 }
 
 /// The steers that software has to do, as some port's device cannot.
@@ -79,7 +59,7 @@ impl Rebuild for DpdkFilters {
             deny: deny(&self.eal, config, FilteredFrom::Ports)?,
             deny_linux: deny(&self.eal, config, FilteredFrom::Linux)?,
             steer: steers(&self.eal, in_software(config, &self.done))?,
-            policer: None,
+            ..Filters::default()
         })
     }
 }

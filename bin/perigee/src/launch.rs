@@ -174,6 +174,7 @@ impl PuntSink for NoPunts {
 fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging {
     Box::new(move || Context {
         now: 0,
+        worker: Context::NO_WORKER,
         tables: tables.subscribe(),
         counters: Arc::new(Counters::new(0)),
         outputs: Vec::new(),

@@ -478,5 +478,6 @@ fn filters(list: &[FilterStatus]) -> Table {
         .text("from", |f| f.from)
         .text("action", |f| f.action)
         .text("done in", |f| f.done_in)
+        .number("hits", |f| or_dash(f.hits))
         .table(list)
 }

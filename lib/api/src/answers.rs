@@ -611,6 +611,9 @@ objects! {
         pub action: FilterAction,
         /// What carries it out.
         pub done_in: DoneIn,
+        /// Packets that a filter has decided about, dropped or let pass, in all workers and the slow path, since the
+        /// list of filters last changed; of steers nothing.
+        pub hits: Option<u64>,
     }
 
     /// The configuration.
@@ -670,6 +673,8 @@ pub struct Snapshot {
     pub modules: Vec<ModuleStatus>,
     /// As in `GET /v1/drops`.
     pub drops: Vec<DropStatus>,
+    /// As in `GET /v1/filters`.
+    pub filters: Vec<FilterStatus>,
     /// As in `GET /v1/slowpath`.
     pub slow_path: SlowPathStatus,
     /// As in `GET /v1/scripts`.

@@ -5,8 +5,8 @@ use std::borrow::Borrow;
 use std::fmt::Write;
 
 use crate::answers::{
-    DropKind, FibStatus, HelperState, KernelLosses, LinuxState, LinuxStatus, PortStatus, ScriptStatus, ScriptValue,
-    SlowPathStatus, Snapshot, TwinEntry, ValueKind, WorkerStatus,
+    DropKind, FibStatus, FilterStatus, HelperState, KernelLosses, LinuxState, LinuxStatus, PortStatus, ScriptStatus,
+    ScriptValue, SlowPathStatus, Snapshot, TwinEntry, ValueKind, WorkerStatus,
 };
 
 /// How metrics are written.
@@ -74,6 +74,7 @@ pub fn render(snapshot: &Snapshot, format: Format) -> String {
     ports(&mut text, &snapshot.ports);
     workers(&mut text, &snapshot.workers);
     modules(&mut text, snapshot);
+    filters(&mut text, &snapshot.filters);
     slow_path(&mut text, &snapshot.slow_path);
     scripts(&mut text, &snapshot.scripts);
     values(&mut text, &snapshot.values);
@@ -242,6 +243,18 @@ fn modules(text: &mut Writer, snapshot: &Snapshot) {
             (labels, *packets)
         });
     }
+}
+
+/// What each filter decided about. A list that changes is another one: its rules have other numbers and count from
+/// zero.
+fn filters(text: &mut Writer, all: &[FilterStatus]) {
+    let counted: Vec<_> = all.iter().filter_map(|filter| Some((filter, filter.hits?))).collect();
+    let help = "Packets that a rule of [[filter]] decided about, by its place in the file.";
+    text.counters("perigee_filter_packets", "packets", help, &counted, |(filter, hits)| {
+        let number = ("number", filter.number.to_string());
+        let (action, from) = (("action", filter.action.to_string()), ("from", filter.from.to_string()));
+        (vec![number, ("rule", filter.rule.clone()), from, action], *hits)
+    });
 }
 
 /// Counters and gauges of the script's own.

@@ -61,7 +61,7 @@ fn answers_are_the_bytes_they_were() {
         r#"[{"kind":"counter","module":"mine","name":"flows","per_worker":[1,2],"value":3},{"kind":"gauge","module":"mine","name":"entries","per_worker":[4],"value":4}]"#,
     );
     answers::<ShowFilters>(
-        r#"[{"action":"drop","done_in":"software","from":"ports","kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","from":"ports","kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
+        r#"[{"action":"drop","done_in":"software","from":"ports","hits":12,"kind":"filter","number":1,"rule":"proto 17 dport 9"},{"action":"slow path","done_in":"software","from":"ports","hits":null,"kind":"steer","number":1,"rule":"ethertype 0x88cc"},{"action":"slow path","done_in":"software","from":"ports","hits":null,"kind":"steer","number":2,"rule":"proto 6 dport 179"}]"#,
     );
     answers::<ShowLinux>(
         r#"{"addresses":8,"audit_differences":0,"audits":0,"changes":4,"differences":["wan belongs to the bridge br0"],"dumps":1,"feed":"netlink","group_neighbors":0,"helper":"alive","helper_deaths":0,"left_out":{"kind":7,"link_local":4,"table":5},"left_out_routes":[{"prefix":"10.9.0.0/16","protocol":"bgp","table":"100","why":"its table is not followed"}],"links":5,"linux_only":0,"malformed":0,"namespace":null,"neighbors_by_hand":0,"next_hops":0,"overruns":0,"proxied":0,"refused":0,"repaired":0,"resync_seconds":0.00005645,"resyncs":1,"routes":4,"skipped":0,"state":"following","tables":["main"]}"#,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //! `[[filter]]`: which packets are dropped.
 
-use perigee_net::FiveTuple;
+use perigee_net::{FiveTuple, Rule};
 
+use super::Config;
 use super::kind::{choice, required};
 use super::reader::Section;
 use super::section::{Context, section};
@@ -30,6 +31,15 @@ pub struct Filter {
     pub action: Action,
     /// Where they come from.
     pub from: FilteredFrom,
+}
+
+impl Config {
+    /// The filters about packets from one side, in the file's order, each with its place in the file.
+    pub fn filter_rules(&self, from: FilteredFrom) -> impl Iterator<Item = Rule> {
+        let all = (0..).zip(&self.filters);
+        let about = all.filter(move |(_, filter)| filter.from == from || filter.from == FilteredFrom::Both);
+        about.map(|(number, filter)| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop, number })
+    }
 }
 
 /// Whose packets a rule is about.

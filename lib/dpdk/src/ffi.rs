@@ -221,6 +221,8 @@ pub struct AclRule {
     pub source_port_high: u16,
     pub destination_port_low: u16,
     pub destination_port_high: u16,
+    /// What a match results in; not 0.
+    pub verdict: u32,
 }
 
 /// Most bytes of a Snabb packet.

@@ -41,7 +41,7 @@ mod ring;
 mod rule;
 pub mod snabb;
 
-pub use acl::{AclFilter, Action, MAX_RULES};
+pub use acl::{AclFilter, MAX_RULES};
 pub use capture::check_captures;
 pub use clock::Clock;
 pub use device::{Device, socket_frames};

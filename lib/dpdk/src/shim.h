@@ -154,16 +154,18 @@ struct rte_flow *perigee_flow_create(uint16_t port, const struct perigee_flow *f
 				     size_t size);
 int perigee_flow_destroy(uint16_t port, struct rte_flow *flow);
 
-/* A line of a filter list. Addresses in network order, left-aligned; ports in host order. */
+/* A line of a filter list. Addresses in network order, left-aligned; ports in host order. A match results in `verdict`,
+ * which is not 0. */
 struct perigee_acl_rule {
 	uint8_t source[16], destination[16];
 	uint8_t source_bits, destination_bits;
 	uint8_t protocol, protocol_mask;
 	uint16_t source_port_low, source_port_high;
 	uint16_t destination_port_low, destination_port_high;
+	uint32_t verdict;
 };
 
-/* The first rule that matches wins; results are its number from 1, or 0. */
+/* The first rule that matches wins; results are its verdict, or 0. */
 struct rte_acl_ctx *perigee_acl_build(const char *name, int socket, int family, const struct perigee_acl_rule *rules,
 				      uint32_t n, int *error);
 int perigee_acl_classify(const struct rte_acl_ctx *acl, const uint8_t *keys, size_t stride, uint32_t n, uint32_t *to);

@@ -126,7 +126,7 @@ static int acl_add(struct rte_acl_ctx *acl, int words, const struct perigee_acl_
 		memset(&rule, 0, sizeof(rule));
 		rule.data.category_mask = 1;
 		rule.data.priority = RTE_ACL_MAX_PRIORITY - i;
-		rule.data.userdata = i + 1;
+		rule.data.userdata = rules[i].verdict;
 		rule.field[0].value.u8 = rules[i].protocol;
 		rule.field[0].mask_range.u8 = rules[i].protocol_mask;
 		acl_address(&rule.field[1], words, rules[i].source, rules[i].source_bits);

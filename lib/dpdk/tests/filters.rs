@@ -6,8 +6,8 @@ mod common;
 
 use common::*;
 use perigee_dpdk::*;
-use perigee_net::{FiveTuple, Key, Key4, Key6, PortRange, Prefix};
-use perigee_packet::{Mask, Port};
+use perigee_net::{Filter, FiveTuple, Key, Key4, Key6, PortRange, Prefix, Rule, Verdict};
+use perigee_packet::Port;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -45,20 +45,20 @@ fn ports(rng: &mut StdRng) -> Option<PortRange> {
     }
 }
 
-fn rule(rng: &mut StdRng, of: fn(u128) -> IpAddr) -> (FiveTuple, Action) {
+fn rule(rng: &mut StdRng, number: u32, of: fn(u128) -> IpAddr) -> Rule {
     let prefix = |rng: &mut StdRng| {
         let address = of(address(rng));
         let bits = if rng.random_bool(0.3) { 0 } else { rng.random_range(0..=Prefix::longest(address)) };
         Prefix::truncated(address, bits).ok()
     };
-    let rule = FiveTuple {
+    let tuple = FiveTuple {
         src: prefix(rng),
         dst: prefix(rng),
         proto: rng.random_bool(0.6).then(|| [1, 6, 17][rng.random_range(0..3usize)]),
         sport: ports(rng),
         dport: ports(rng),
     };
-    (rule, if rng.random() { Action::Accept } else { Action::Drop })
+    Rule { tuple, deny: rng.random(), number }
 }
 
 /// A prefix's first address, left-aligned in 128 bits, and its length.
@@ -71,8 +71,8 @@ fn bits(prefix: Option<Prefix>) -> (u128, u8) {
 }
 
 /// A packet at random, or one on the edge of a rule.
-fn packet(rng: &mut StdRng, rules: &[(FiveTuple, Action)]) -> Tuple {
-    let near = (!rules.is_empty() && rng.random_bool(0.7)).then(|| &rules[rng.random_range(0..rules.len())].0);
+fn packet(rng: &mut StdRng, rules: &[Rule]) -> Tuple {
+    let near = (!rules.is_empty() && rng.random_bool(0.7)).then(|| &rules[rng.random_range(0..rules.len())].tuple);
     let edge = |rng: &mut StdRng, range: Option<PortRange>| {
         let range = range.unwrap_or(PortRange::ALL);
         match rng.random_range(0..4) {
@@ -99,20 +99,21 @@ fn packet(rng: &mut StdRng, rules: &[(FiveTuple, Action)]) -> Tuple {
     }
 }
 
-/// What the list means: the number of the first rule that matches, from 1, or 0.
-fn first_match(rules: &[(FiveTuple, Action)], p: &Tuple) -> u32 {
+/// What the list means: the verdict of the first rule that matches.
+fn first_match(rules: &[Rule], p: &Tuple) -> Verdict {
     let under = |a: u128, prefix| {
         let (first, len) = bits(prefix);
         len == 0 || (a ^ first) >> (128 - u32::from(len)) == 0
     };
-    let matches = |(r, _): &(FiveTuple, Action)| {
+    let matches = |rule: &&Rule| {
+        let r = &rule.tuple;
         r.proto.is_none_or(|protocol| protocol == p.protocol)
             && under(p.source, r.src)
             && under(p.destination, r.dst)
             && r.sport.is_none_or(|range| range.contains(p.ports.0))
             && r.dport.is_none_or(|range| range.contains(p.ports.1))
     };
-    rules.iter().position(matches).map_or(0, |i| i as u32 + 1)
+    rules.iter().find(matches).map_or(Verdict::NONE, Rule::verdict)
 }
 
 fn key<const N: usize>(protocol: u8, source: [u8; N], destination: [u8; N], ports: (u16, u16)) -> Key<N> {
@@ -129,38 +130,45 @@ fn v6(p: &Tuple) -> Key6 {
     key(p.protocol, p.source.to_be_bytes(), p.destination.to_be_bytes(), p.ports)
 }
 
-/// The numbers of the packets whose first match, counted from 1, drops them.
-fn dropped(rules: &[(FiveTuple, Action)], matches: &[u32]) -> Mask {
-    let drops = |(_, rule): &(usize, &u32)| **rule > 0 && rules[**rule as usize - 1].1 == Action::Drop;
-    matches.iter().enumerate().filter(drops).map(|(i, _)| i as u8).collect()
+fn judged4(filter: &AclFilter, keys: &[Key4]) -> Vec<Verdict> {
+    let mut verdicts = vec![OTHER; keys.len()];
+    filter.judge4(keys, &mut verdicts);
+    verdicts
 }
+
+fn judged6(filter: &AclFilter, keys: &[Key6]) -> Vec<Verdict> {
+    let mut verdicts = vec![OTHER; keys.len()];
+    filter.judge6(keys, &mut verdicts);
+    verdicts
+}
+
+/// That of no list here.
+const OTHER: Verdict = Rule { tuple: ALL, deny: true, number: 1 << 29 }.verdict();
+const ALL: FiveTuple = FiveTuple { src: None, dst: None, proto: None, sport: None, dport: None };
 
 fn acl_is_first_match(eal: &Eal) {
     let (mut hits, mut misses) = (0, 0);
     for (seed, n) in [(1, 1), (2, 2), (3, 10), (4, 40), (5, 100), (6, 300)] {
         println!("    seed {seed}, {n} rules");
         let mut rng = StdRng::seed_from_u64(seed);
-        let rules4: Vec<_> = (0..n).map(|_| rule(&mut rng, |a| Ipv4Addr::from((a >> 96) as u32).into())).collect();
-        let rules6: Vec<_> = (0..n).map(|_| rule(&mut rng, |a| Ipv6Addr::from(a).into())).collect();
+        let v4_of = |a: u128| Ipv4Addr::from((a >> 96) as u32).into();
+        // Their numbers say nothing about their order.
+        let rules4: Vec<_> = (0..n).map(|i| rule(&mut rng, (7 * i + 3) % 1000, v4_of)).collect();
+        let rules6: Vec<_> = (0..n).map(|i| rule(&mut rng, 2000 - i, |a| Ipv6Addr::from(a).into())).collect();
         // One list, in which the families take turns.
         let both: Vec<_> = rules4.iter().zip(&rules6).flat_map(|(a, b)| [*a, *b]).collect();
         let filter = AclFilter::new(eal, &both).unwrap();
         for size in [1, 3, 31, 64, 65, 256, 256, 256, 256] {
             let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules4)).collect();
-            let mut got = vec![u32::MAX; size];
-            let keys: Vec<_> = packets.iter().map(v4).collect();
-            filter.classify4(&keys, &mut got);
-            let want: Vec<u32> = packets.iter().map(|p| first_match(&rules4, p)).collect();
+            let got = judged4(&filter, &packets.iter().map(v4).collect::<Vec<_>>());
+            let want: Vec<_> = packets.iter().map(|p| first_match(&rules4, p)).collect();
             assert_eq!(got, want, "IPv4, seed {seed}");
-            assert_eq!(filter.dropped4(&keys), dropped(&rules4, &want), "IPv4, seed {seed}");
-            let hit = got.iter().filter(|result| **result > 0).count();
+            let hit = got.iter().filter(|verdict| **verdict != Verdict::NONE).count();
             (hits, misses) = (hits + hit, misses + size - hit);
             let packets: Vec<Tuple> = (0..size).map(|_| packet(&mut rng, &rules6)).collect();
-            let keys: Vec<_> = packets.iter().map(v6).collect();
-            filter.classify6(&keys, &mut got);
-            let want: Vec<u32> = packets.iter().map(|p| first_match(&rules6, p)).collect();
+            let got = judged6(&filter, &packets.iter().map(v6).collect::<Vec<_>>());
+            let want: Vec<_> = packets.iter().map(|p| first_match(&rules6, p)).collect();
             assert_eq!(got, want, "IPv6, seed {seed}");
-            assert_eq!(filter.dropped6(&keys), dropped(&rules6, &want), "IPv6, seed {seed}");
         }
     }
     println!("    {hits} IPv4 packets hit a rule, {misses} none");
@@ -169,37 +177,32 @@ fn acl_is_first_match(eal: &Eal) {
 
 fn acl_edges(eal: &Eal) {
     let none = AclFilter::new(eal, &[]).unwrap();
-    let mut got = [7; 3];
     let (any4, any6) = (key(255, [255; 4], [255; 4], (255, 255)), key(255, [255; 16], [255; 16], (255, 255)));
-    none.classify4(&[any4; 3], &mut got);
-    assert_eq!(got, [0; 3]);
-    assert_eq!((none.dropped4(&[any4; 3]), none.dropped6(&[any6; 3])), (Mask::EMPTY, Mask::EMPTY));
+    assert_eq!(
+        (judged4(&none, &[any4; 3]), judged6(&none, &[any6; 3])),
+        (vec![Verdict::NONE; 3], vec![Verdict::NONE; 3])
+    );
 
-    let all = FiveTuple::default();
-    let host = FiveTuple { src: "192.0.2.1/32".parse().ok(), ..all };
-    let filter = AclFilter::new(eal, &[(host, Action::Accept), (all, Action::Drop)]).unwrap();
+    let host = FiveTuple { src: "192.0.2.1/32".parse().ok(), ..ALL };
+    let (first, last) = (Rule { number: 1 << 20, ..Rule::accept(host) }, Rule { number: 9, ..Rule::deny(ALL) });
+    let filter = AclFilter::new(eal, &[first, last]).unwrap();
     let key = |last| key(17, [192, 0, 2, last], [1; 4], (0, 0xffff));
-    filter.classify4(&[key(1), key(2)], &mut got);
-    assert_eq!(got[..2], [1, 2]);
-    assert_eq!(filter.dropped4(&[key(1), key(2)]), Mask::only(1));
-    filter.classify4(&[], &mut []);
+    assert_eq!(judged4(&filter, &[key(1), key(2)]), [first.verdict(), last.verdict()]);
+    filter.judge4(&[], &mut []);
 }
 
-/// Rules without addresses are for both families, each of which numbers its own.
+/// Rules without addresses are for both families.
 fn acl_families_keep_their_order(eal: &Eal) {
-    let all = FiveTuple::default();
-    let (v6, tcp) = (FiveTuple { src: "2001:db8::/32".parse().ok(), ..all }, FiveTuple { proto: Some(6), ..all });
-    let filter = AclFilter::new(eal, &[(v6, Action::Drop), (tcp, Action::Accept), (all, Action::Drop)]).unwrap();
-    let mut got = [7; 2];
+    let (v6, tcp) = (FiveTuple { src: "2001:db8::/32".parse().ok(), ..ALL }, FiveTuple { proto: Some(6), ..ALL });
+    let rules = [Rule::deny(v6), Rule::accept(tcp), Rule::deny(ALL)];
+    let [v6, tcp, all] = [0, 1, 2].map(|i| Rule { number: i as u32, ..rules[i] });
+    let filter = AclFilter::new(eal, &[v6, tcp, all]).unwrap();
     let keys = [6, 17].map(|protocol| key(protocol, [192, 0, 2, 1], [1; 4], (0, 0)));
-    filter.classify4(&keys, &mut got);
-    assert_eq!((got, filter.dropped4(&keys)), ([1, 2], Mask::only(1)));
+    assert_eq!(judged4(&filter, &keys), [tcp.verdict(), all.verdict()]);
     let key = |first| key(6, [first; 16], [1; 16], (0, 0));
     let mut inside = key(0);
     inside.source[..4].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
-    let keys = [inside, key(9)];
-    filter.classify6(&keys, &mut got);
-    assert_eq!((got, filter.dropped6(&keys)), ([1, 2], Mask::only(0)));
+    assert_eq!(judged6(&filter, &[inside, key(9)]), [v6.verdict(), tcp.verdict()]);
 }
 
 fn no_hardware_filters(eal: &Eal) {

@@ -52,6 +52,8 @@ pub trait PuntSink: Send {
 pub struct Context {
     /// Time of this loop's start in ns, monotonic.
     pub now: u64,
+    /// The worker's number, from 0; [`Context::NO_WORKER`] where there is none.
+    pub worker: usize,
     /// Interfaces, next hops, lookup structures and filters; fixed between two batch boundaries.
     pub tables: Subscriber<Tables>,
     /// This worker's counters.
@@ -79,6 +81,9 @@ pub struct Context {
 }
 
 impl Context {
+    /// The number of what is no worker: a script that is only loaded, a task.
+    pub const NO_WORKER: usize = usize::MAX;
+
     /// Drops the packets of `mask` under a reason.
     pub fn drop(&mut self, batch: &mut Batch, mask: Mask, reason: Reason) {
         if !mask.is_empty() {

@@ -7,8 +7,7 @@
 //! [`Exceptions::treatment`].
 
 use crate::rules::{Filter, LinearFilter, Rule};
-use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, Key, Key4, Key6, Prefix};
-use perigee_packet::Mask;
+use perigee_net::{Exception, ExceptionCause, FiveTuple, InterfaceId, Key, Key4, Key6, Prefix, Verdict};
 use perigee_packet::wire::tuple;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,7 +52,7 @@ impl Exceptions {
                 lengths[usize::from(matches!(destination, Prefix::V6(_)))].insert(destination.len());
                 let bucket = by_destination.entry(destination).or_default();
                 bucket.list.push(exception.clone());
-                bucket.coarse.0.push(Rule { tuple: exception.tuple, deny: true });
+                bucket.coarse.0.push(Rule::deny(exception.tuple));
             }
         }
         let lengths = lengths.map(|lengths| lengths.into_iter().rev().collect());
@@ -74,11 +73,19 @@ impl Exceptions {
         self.buckets(destination).any(|(_, bucket)| bucket.coarse.ask(key))
     }
 
+    fn may_be_about4(&self, key: &Key4) -> bool {
+        self.may_be_about(key, Ipv4Addr::from(key.destination).into())
+    }
+
+    fn may_be_about6(&self, key: &Key6) -> bool {
+        self.may_be_about(key, Ipv6Addr::from(key.destination).into())
+    }
+
     /// Whether a packet, given from its IP header on, may be such a packet, as workers would find.
     pub fn may_match(&self, packet: &[u8]) -> bool {
         match packet.first().map(|byte| byte >> 4) {
-            Some(4) => tuple::key4(packet).is_some_and(|key| !self.match4(&[key]).is_empty()),
-            Some(6) => tuple::key6(packet).is_some_and(|key| !self.match6(&[key]).is_empty()),
+            Some(4) => tuple::key4(packet).is_some_and(|key| self.may_be_about4(&key)),
+            Some(6) => tuple::key6(packet).is_some_and(|key| self.may_be_about6(&key)),
             _ => false,
         }
     }
@@ -116,7 +123,7 @@ impl Exceptions {
             for exception in &bucket.list {
                 let about = exception.tos.is_none_or(|values| values.contains(tos))
                     && exception.input.is_none_or(|interface| interface == input)
-                    && LinearFilter(vec![Rule { tuple: exception.tuple, deny: true }]).ask(key);
+                    && LinearFilter(vec![Rule::deny(exception.tuple)]).ask(key);
                 if !about {
                     continue;
                 }
@@ -155,25 +162,28 @@ trait Ask<const N: usize> {
 
 impl Ask<4> for LinearFilter {
     fn ask(&self, key: &Key4) -> bool {
-        !self.match4(std::slice::from_ref(key)).is_empty()
+        self.verdict4(key).denies()
     }
 }
 
 impl Ask<16> for LinearFilter {
     fn ask(&self, key: &Key6) -> bool {
-        !self.match6(std::slice::from_ref(key)).is_empty()
+        self.verdict6(key).denies()
     }
 }
 
+/// Of packets that the slow path looks at, nothing else is asked.
+fn verdict(may_be: bool) -> Verdict {
+    if may_be { Rule::deny(FiveTuple::default()).verdict() } else { Verdict::NONE }
+}
+
 impl Filter for Exceptions {
-    fn match4(&self, keys: &[Key4]) -> Mask {
-        let about = |key: &Key4| self.may_be_about(key, Ipv4Addr::from(key.destination).into());
-        Mask::first(keys.len()).filter(|i| about(&keys[usize::from(i)]))
+    fn judge4(&self, keys: &[Key4], to: &mut [Verdict]) {
+        keys.iter().zip(to).for_each(|(key, to)| *to = verdict(self.may_be_about4(key)));
     }
 
-    fn match6(&self, keys: &[Key6]) -> Mask {
-        let about = |key: &Key6| self.may_be_about(key, Ipv6Addr::from(key.destination).into());
-        Mask::first(keys.len()).filter(|i| about(&keys[usize::from(i)]))
+    fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
+        keys.iter().zip(to).for_each(|(key, to)| *to = verdict(self.may_be_about6(key)));
     }
 }
 

@@ -11,14 +11,19 @@
 //! plain list. A later fragment has the ports of its datagram's first, if that came before it ([`Fragments`]). A packet that does not show its
 //! ports or its protocol is judged by the strictest rule that could match it. Without rules the module costs one branch, and each punt one.
 //!
+//! Which rule decided is counted in the worker's row of the tables' [`Hits`](crate::hits::Hits), once for a burst of one
+//! verdict.
+//!
 //! Cost: one read of the ports per packet, of IPv6 also of the header, and one batch lookup. A packet without a rule that matches goes on.
 
 use crate::context::Context;
+use crate::counters::Counter;
 use crate::fragments::Fragments;
+use crate::hits::ask;
 use crate::reason::reasons;
 use crate::registry::ModuleId;
 use crate::rules::Filter;
-use perigee_net::Key;
+use perigee_net::{Key, Verdict};
 use perigee_packet::batch::flags;
 use perigee_packet::wire::tuple;
 use perigee_packet::{Batch, Mask};
@@ -43,7 +48,8 @@ pub fn filter(ctx: &mut Context, batch: &mut Batch, ip4: &mut Mask, ip6: &mut Ma
     let exceptions = ctx.tables.exceptions.as_deref().map(|exceptions| exceptions as &dyn Filter);
     let lists = [ctx.tables.filter.as_deref(), ctx.tables.steer.as_deref(), exceptions];
     ctx.counters.module(ModuleId::filter, ip4.count() + ip6.count());
-    let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
+    let row = ctx.tables.hits.row(ctx.worker);
+    let mut matching = Matching { lists, row, fragments: &mut ctx.fragments, now: ctx.now };
     let [denied4, steered4, exceptions4] = matching.find(&FOUR, batch, *ip4);
     let [denied6, steered6, exceptions6] = matching.find(&SIX, batch, *ip6);
     ctx.drop(batch, denied4, DENIED4);
@@ -73,7 +79,8 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
         }
         if is_6 { ip6.set(slot) } else { ip4.set(slot) }
     }
-    let mut matching = Matching { lists, fragments: &mut ctx.fragments, now: ctx.now };
+    let row = ctx.tables.hits.row(ctx.worker);
+    let mut matching = Matching { lists, row, fragments: &mut ctx.fragments, now: ctx.now };
     let [denied4, ..] = matching.find(&FOUR, batch, ip4);
     let [denied6, ..] = matching.find(&SIX, batch, ip6);
     ctx.drop(batch, denied4, DENIED4);
@@ -84,7 +91,8 @@ pub(crate) fn judge(ctx: &mut Context, batch: &mut Batch, mask: Mask) -> Mask {
 }
 
 /// Whether a list denies a frame that no worker has seen, tagged or not; `fragments` are those of frames from there, `now` is in ns.
-pub fn denies(list: Option<&dyn Filter>, fragments: &mut Fragments, frame: &[u8], now: u64) -> bool {
+/// The rule that decides is counted in the row of the thread that asks ([`Hits`](crate::hits::Hits)).
+pub fn denies(list: Option<&dyn Filter>, row: &[Counter], fragments: &mut Fragments, frame: &[u8], now: u64) -> bool {
     let (Some(list), Some((at, is_6))) = (list, tuple::network(frame)) else { return false };
     let packet = &frame[at..];
     fn completed<const N: usize>(mut key: Key<N>, fragments: &mut Fragments, packet: &[u8], now: u64) -> [Key<N>; 1] {
@@ -94,8 +102,8 @@ pub fn denies(list: Option<&dyn Filter>, fragments: &mut Fragments, frame: &[u8]
         [key]
     }
     let denied = match is_6 {
-        false => tuple::key4(packet).map(|key| list.match4(&completed(key, fragments, packet, now))),
-        true => tuple::key6(packet).map(|key| list.match6(&completed(key, fragments, packet, now))),
+        false => tuple::key4(packet).map(|key| FOUR.ask(list, &completed(key, fragments, packet, now), row)),
+        true => tuple::key6(packet).map(|key| SIX.ask(list, &completed(key, fragments, packet, now), row)),
     };
     denied.is_some_and(|denied| !denied.is_empty())
 }
@@ -104,15 +112,26 @@ pub fn denies(list: Option<&dyn Filter>, fragments: &mut Fragments, frame: &[u8]
 struct Family<const N: usize> {
     keys: fn(&mut Batch, Mask) -> &mut [Key<N>],
     made: fn(&mut Batch, usize) -> &mut [Key<N>],
-    matched: fn(&dyn Filter, &[Key<N>]) -> Mask,
+    judge: fn(&dyn Filter, &[Key<N>], &mut [Verdict]),
 }
 
-const FOUR: Family<4> = Family { keys: Batch::keys4, made: Batch::made4, matched: |list, keys| list.match4(keys) };
-const SIX: Family<16> = Family { keys: Batch::keys6, made: Batch::made6, matched: |list, keys| list.match6(keys) };
+const FOUR: Family<4> =
+    Family { keys: Batch::keys4, made: Batch::made4, judge: |list, keys, to| list.judge4(keys, to) };
+const SIX: Family<16> =
+    Family { keys: Batch::keys6, made: Batch::made6, judge: |list, keys, to| list.judge6(keys, to) };
+
+impl<const N: usize> Family<N> {
+    /// Which of the keys a list denies, by number; the rules that decide are counted in the row.
+    fn ask(&self, list: &dyn Filter, keys: &[Key<N>], row: &[Counter]) -> Mask {
+        ask(keys, row, |keys, to| (self.judge)(list, keys, to))
+    }
+}
 
 /// Three lists, and what they are asked with.
 struct Matching<'a> {
     lists: [Option<&'a dyn Filter>; 3],
+    /// Where hits of the first list's rules are counted.
+    row: &'a [Counter],
     fragments: &'a mut Fragments,
     /// In ns.
     now: u64,
@@ -130,8 +149,11 @@ impl Matching<'_> {
             self.complete(family, batch, mask);
             keys = (family.made)(batch, mask.count());
         }
-        let matched = |list: &dyn Filter| mask.numbered((family.matched)(list, keys));
-        let [denied, steered, exceptions] = self.lists.map(|list| list.map_or(Mask::EMPTY, matched));
+        let matched = |list: Option<&dyn Filter>, row| {
+            list.map_or(Mask::EMPTY, |list| mask.numbered(family.ask(list, keys, row)))
+        };
+        let [deny, steer, exceptions] = self.lists;
+        let [denied, steered, exceptions] = [matched(deny, self.row), matched(steer, &[]), matched(exceptions, &[])];
         [denied, steered - denied, exceptions - denied - steered]
     }
 
@@ -168,11 +190,11 @@ mod tests {
     }
 
     fn all4(deny: bool) -> Rule {
-        Rule { tuple: family("0.0.0.0/0"), deny }
+        Rule { deny, ..Rule::deny(family("0.0.0.0/0")) }
     }
 
     fn all6(deny: bool) -> Rule {
-        Rule { tuple: family("::/0"), deny }
+        Rule { deny, ..Rule::deny(family("::/0")) }
     }
 
     fn ports(first: u16, last: u16) -> Option<PortRange> {
@@ -211,10 +233,10 @@ mod tests {
             (udp4(1, 8), family("0.0.0.0/0"), IpAddr::from(SOURCE4), IpAddr::from(v4(1))),
             (udp6(1, 8), family("::/0"), SOURCE6.into(), v6(1).into()),
         ] {
-            let hit = |tuple: FiveTuple| denied(vec![Rule { tuple, deny: true }], std::slice::from_ref(&frame))[0];
+            let hit = |tuple: FiveTuple| denied(vec![Rule::deny(tuple)], std::slice::from_ref(&frame))[0];
             let host = |address| Some(Prefix::host(address));
             assert!(hit(all) && hit(FiveTuple::default()));
-            assert!(!denied(vec![Rule { tuple: all, deny: false }], std::slice::from_ref(&frame))[0]);
+            assert!(!denied(vec![Rule::accept(all)], std::slice::from_ref(&frame))[0]);
             assert!(hit(FiveTuple { src: host(source), dst: host(destination), ..all }));
             assert!(!hit(FiveTuple { src: host(destination), ..all }));
             assert!(!hit(FiveTuple { dst: host(source), ..all }));
@@ -233,7 +255,7 @@ mod tests {
     fn prefixes_match_to_the_bit() {
         let hit = |network: IpAddr, length: u8, frame: Vec<u8>| {
             let tuple = FiveTuple { dst: Prefix::truncated(network, length).ok(), ..FiveTuple::default() };
-            denied(vec![Rule { tuple, deny: true }], &[frame])[0]
+            denied(vec![Rule::deny(tuple)], &[frame])[0]
         };
         for length in 0..=32u8 {
             let beyond =
@@ -289,8 +311,7 @@ mod tests {
     /// Both lists ask for the same keys, of packets of both families in turn, some of which are gone.
     #[test]
     fn packets_that_are_denied_or_steered_are_the_ones_meant() {
-        let rule =
-            |to: IpAddr| Rule { tuple: FiveTuple { dst: Some(Prefix::host(to)), ..FiveTuple::default() }, deny: true };
+        let rule = |to: IpAddr| Rule::deny(FiveTuple { dst: Some(Prefix::host(to)), ..FiveTuple::default() });
         let list = |to: [u8; 2]| {
             let rules = to.iter().flat_map(|to| [rule(v4(*to).into()), rule(v6(*to).into())]).collect();
             Some(Arc::new(LinearFilter(rules)) as Arc<dyn Filter>)
@@ -315,12 +336,12 @@ mod tests {
     }
 
     fn rule_to_1() -> Rule {
-        Rule { tuple: FiveTuple { dst: Some(Prefix::host(v4(1).into())), ..FiveTuple::default() }, deny: true }
+        Rule::deny(FiveTuple { dst: Some(Prefix::host(v4(1).into())), ..FiveTuple::default() })
     }
 
     #[test]
     fn fragments_and_options() {
-        let deny = |tuple| vec![Rule { tuple, deny: true }];
+        let deny = |tuple| vec![Rule::deny(tuple)];
         let dport = Some(PortRange::only(DESTINATION_PORT));
         let first = changed(udp4(1, 8), |frame| frame[20] = 0x20);
         let later = changed(udp4(1, 8), |frame| (frame[19], frame[21]) = (9, 1));
@@ -341,7 +362,7 @@ mod tests {
         let port_0 = FiveTuple { sport: zero, dport: zero, proto, ..family("0.0.0.0/0") };
         assert_eq!(denied(deny(port_0), &frames), [false, true, false, false, true, false]);
         // A rule that accepts this port may not be about it; one that accepts UDP is.
-        let accept = |tuple| Rule { tuple, deny: false };
+        let accept = |tuple| Rule::accept(tuple);
         let all_udp = FiveTuple { proto, ..family("0.0.0.0/0") };
         let first = |tuple| denied(vec![accept(tuple), all4(true)], &frames);
         assert_eq!(first(to_port), [false, true, false, true, true, false]);
@@ -363,7 +384,7 @@ mod tests {
 
     #[test]
     fn ipv6_extension_headers_are_skipped() {
-        let deny = |tuple| vec![Rule { tuple, deny: true }];
+        let deny = |tuple| vec![Rule::deny(tuple)];
         let any_udp = FiveTuple { proto: Some(protocol::UDP), ..family("::/0") };
         let hit = |frame: &[u8]| {
             let tuple = FiveTuple { dport: Some(PortRange::only(DESTINATION_PORT)), ..any_udp };

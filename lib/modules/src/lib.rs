@@ -19,6 +19,7 @@ pub mod context;
 pub mod counters;
 pub mod exceptions;
 pub mod fragments;
+pub mod hits;
 mod lookup;
 pub mod policer;
 pub mod reason;

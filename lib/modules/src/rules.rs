@@ -1,31 +1,13 @@
 // SPDX-License-Identifier: MIT
-//! Lists of rules about 5-tuples, as the tables hold them for the module `filter`: a trait, and a plain list.
+//! Lists of rules about 5-tuples, as the tables hold them for the module `filter`: what is behind the trait [`Filter`].
 //!
 //! A running router's list is compiled for DPDK's `rte_acl`; [`LinearFilter`] goes through its rules one by one, which
 //! is what tests compare with.
 
-use perigee_net::{FiveTuple, Key, Key4, Key6, Missing};
-use perigee_packet::Mask;
+pub use perigee_net::{Filter, Rule};
+use perigee_net::{FiveTuple, Key, Key4, Key6, Missing, Verdict};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// A compiled list of rules. Each says of keys, at most [`BATCH_SIZE`](perigee_packet::BATCH_SIZE), which are to be
-/// dropped: their numbers, from 0.
-pub trait Filter: Send + Sync {
-    /// For IPv4.
-    fn match4(&self, keys: &[Key4]) -> Mask;
-    /// For IPv6.
-    fn match6(&self, keys: &[Key6]) -> Mask;
-}
-
-/// A rule of a filter list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule {
-    /// The packets it is about.
-    pub tuple: FiveTuple,
-    /// Drop what matches? Else it goes on.
-    pub deny: bool,
-}
 
 /// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not. To these the
 /// strictest rule applies that could match. `F` takes a key's missing fields for what they hold, 0.
@@ -45,29 +27,28 @@ impl<F> Strict<F> {
         Ok(Strict { whole: compile(rules)?, others: [other(Missing::Ports)?, other(Missing::Protocol)?] })
     }
 
-    fn matching<const N: usize>(&self, keys: &[Key<N>], list: fn(&F, &[Key<N>]) -> Mask) -> Mask {
-        let mut denied = list(&self.whole, keys);
+    fn judge<const N: usize>(&self, keys: &[Key<N>], to: &mut [Verdict], list: fn(&F, &[Key<N>], &mut [Verdict])) {
+        list(&self.whole, keys, to);
         // Without a branch for each key: of few packets anything is missing.
         let missing = keys.iter().fold(0, |any, key| any | key.missing as u8);
         if missing != Missing::Nothing as u8 {
-            for (i, key) in keys.iter().enumerate() {
+            for (key, to) in keys.iter().zip(to) {
                 let other = (key.missing as usize).checked_sub(1).and_then(|at| self.others[at].as_ref());
                 if let Some(other) = other {
-                    denied.set_if(i as u8, !list(other, std::slice::from_ref(key)).is_empty());
+                    list(other, std::slice::from_ref(key), std::slice::from_mut(to));
                 }
             }
         }
-        denied
     }
 }
 
 impl<F: Filter> Filter for Strict<F> {
-    fn match4(&self, keys: &[Key4]) -> Mask {
-        self.matching(keys, F::match4)
+    fn judge4(&self, keys: &[Key4], to: &mut [Verdict]) {
+        self.judge(keys, to, F::judge4);
     }
 
-    fn match6(&self, keys: &[Key6]) -> Mask {
-        self.matching(keys, F::match6)
+    fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
+        self.judge(keys, to, F::judge6);
     }
 }
 
@@ -102,16 +83,24 @@ enum About {
 
 impl LinearFilter {
     /// The first rule that is about the packet decides; one before it that may be is enough to deny.
-    fn denies<const N: usize>(&self, key: &Key<N>, address: impl Fn([u8; N]) -> IpAddr) -> bool {
+    fn verdict<const N: usize>(&self, key: &Key<N>, address: fn([u8; N]) -> IpAddr) -> Verdict {
         let (source, destination) = (address(key.source), address(key.destination));
-        for Rule { tuple, deny } in &self.0 {
-            match about(tuple, key, source, destination) {
-                About::Yes => return *deny,
-                About::Maybe if *deny => return true,
-                _ => {}
-            }
-        }
-        false
+        let decides = |rule: &&Rule| match about(&rule.tuple, key, source, destination) {
+            About::Yes => true,
+            About::Maybe => rule.deny,
+            About::No => false,
+        };
+        self.0.iter().find(decides).map_or(Verdict::NONE, Rule::verdict)
+    }
+
+    /// The verdict about one IPv4 key.
+    pub fn verdict4(&self, key: &Key4) -> Verdict {
+        self.verdict(key, |address| IpAddr::V4(Ipv4Addr::from(address)))
+    }
+
+    /// The verdict about one IPv6 key.
+    pub fn verdict6(&self, key: &Key6) -> Verdict {
+        self.verdict(key, |address| IpAddr::V6(Ipv6Addr::from(address)))
     }
 }
 
@@ -139,12 +128,12 @@ fn about<const N: usize>(tuple: &FiveTuple, key: &Key<N>, source: IpAddr, destin
 }
 
 impl Filter for LinearFilter {
-    fn match4(&self, keys: &[Key4]) -> Mask {
-        Mask::first(keys.len()).filter(|i| self.denies(&keys[usize::from(i)], |a| IpAddr::V4(Ipv4Addr::from(a))))
+    fn judge4(&self, keys: &[Key4], to: &mut [Verdict]) {
+        keys.iter().zip(to).for_each(|(key, to)| *to = self.verdict4(key));
     }
 
-    fn match6(&self, keys: &[Key6]) -> Mask {
-        Mask::first(keys.len()).filter(|i| self.denies(&keys[usize::from(i)], |a| IpAddr::V6(Ipv6Addr::from(a))))
+    fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
+        keys.iter().zip(to).for_each(|(key, to)| *to = self.verdict6(key));
     }
 }
 
@@ -159,16 +148,16 @@ mod tests {
     struct Plain(LinearFilter);
 
     impl Filter for Plain {
-        fn match4(&self, keys: &[Key4]) -> Mask {
-            self.0.match4(&keys.iter().map(|key| Key { missing: Missing::Nothing, ..*key }).collect::<Vec<_>>())
+        fn judge4(&self, keys: &[Key4], to: &mut [Verdict]) {
+            self.0.judge4(&keys.iter().map(|key| Key { missing: Missing::Nothing, ..*key }).collect::<Vec<_>>(), to);
         }
 
-        fn match6(&self, keys: &[Key6]) -> Mask {
-            self.0.match6(&keys.iter().map(|key| Key { missing: Missing::Nothing, ..*key }).collect::<Vec<_>>())
+        fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
+            self.0.judge6(&keys.iter().map(|key| Key { missing: Missing::Nothing, ..*key }).collect::<Vec<_>>(), to);
         }
     }
 
-    fn random_rule(random: &mut Random) -> Rule {
+    fn random_rule(random: &mut Random, number: u32) -> Rule {
         let mut some = |of: u32| random.below(of) > 0;
         let (with_proto, with_sport, with_dport, with_dst, deny) = (some(3), some(2), some(2), some(2), some(2));
         let dst = Prefix::truncated(Ipv4Addr::new(10, 0, 0, random.below(4) as u8).into(), 30 + random.below(3) as u8);
@@ -180,7 +169,7 @@ mod tests {
             sport: ports(random).filter(|_| with_sport),
             dport: ports(random).filter(|_| with_dport),
         };
-        Rule { tuple, deny }
+        Rule { tuple, deny, number }
     }
 
     fn random_key(random: &mut Random) -> Key4 {
@@ -204,19 +193,19 @@ mod tests {
         let (mut random, count) = fuzz();
         let (mut denied, mut hidden) = (0, 0);
         for _ in 0..count / 300 {
-            let rules: Vec<_> = (0..random.below(8)).map(|_| random_rule(&mut random)).collect();
+            let rules: Vec<_> = (0..random.below(8)).map(|number| random_rule(&mut random, number)).collect();
             let linear = LinearFilter(rules.clone());
             let plain = |rules: &[Rule]| Ok::<_, ()>(Plain(LinearFilter(rules.to_vec())));
             let strict = Strict::new(&rules, plain).expect("a list");
             let keys: Vec<_> = (0..100).map(|_| random_key(&mut random)).collect();
-            let found = linear.match4(&keys);
-            assert_eq!(strict.match4(&keys), found, "{rules:?}");
-            for (i, key) in (0..).zip(&keys) {
-                let whole = completions(key);
-                let any = !linear.match4(&whole).is_empty();
-                assert!(!any || found.contains(i), "{rules:?}: {key:?} may be denied");
+            let mut found = vec![Verdict::NONE; keys.len()];
+            strict.judge4(&keys, &mut found);
+            for (key, found) in keys.iter().zip(found) {
+                assert_eq!(found, linear.verdict4(key), "{rules:?}: the same rule decides about {key:?}");
+                let any = completions(key).iter().any(|whole| linear.verdict4(whole).denies());
+                assert!(!any || found.denies(), "{rules:?}: {key:?} may be denied");
                 hidden += u64::from(key.missing != Missing::Nothing);
-                denied += u64::from(found.contains(i));
+                denied += u64::from(found.denies());
             }
         }
         println!("{denied} denied, {hidden} with something missing");

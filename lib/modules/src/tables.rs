@@ -3,6 +3,7 @@
 //! stores.
 
 use crate::exceptions::Exceptions;
+use crate::hits::Hits;
 use crate::policer::Policer;
 use crate::rules::Filter;
 use crate::taps::Taps;
@@ -26,6 +27,8 @@ pub struct Tables {
     pub interfaces: Arc<Interfaces>,
     /// The configured filters, if there are any.
     pub(crate) filter: Option<Arc<dyn Filter>>,
+    /// Which of their rules decided, by worker.
+    pub(crate) hits: Arc<Hits>,
     /// Matches packets for the slow path that devices cannot steer there themselves; packets that it "denies" are
     /// punted.
     pub steer: Option<Arc<dyn Filter>>,
@@ -115,6 +118,7 @@ impl Tables {
             neighbors,
             interfaces,
             filter,
+            hits: Arc::default(),
             steer,
             exceptions,
             reverse_paths,
@@ -138,6 +142,11 @@ impl Tables {
     /// These tables, with other filters.
     pub fn with_filter(self, filter: Option<Arc<dyn Filter>>) -> Tables {
         Tables { filter, ..self }.complete()
+    }
+
+    /// These tables, with what their filters' rules decide counted there.
+    pub fn with_hits(self, hits: Arc<Hits>) -> Tables {
+        Tables { hits, ..self }
     }
 
     /// These tables, with packets that `steer` matches going to the slow path.

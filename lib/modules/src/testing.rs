@@ -14,6 +14,7 @@
 //! ```
 
 use crate::exceptions::Exceptions;
+use crate::hits::Hits;
 use crate::multicast::Multicast;
 use crate::policer::Policer;
 use crate::rules::Filter;
@@ -214,6 +215,7 @@ impl Rig {
         let (punts, punted) = punt_channel(ROOM);
         let ctx = Context {
             now: 0,
+            worker: 0,
             tables: Published::new(tables(&fib, filter).with_steer(steer)).subscribe(),
             counters: Arc::new(Counters::new(PORTS.into())),
             outputs: buffers,
@@ -234,6 +236,14 @@ impl Rig {
     pub fn set_filter(&mut self, filter: Option<Arc<dyn Filter>>) {
         let tables = (*self.ctx.tables).clone().with_filter(filter);
         self.ctx.tables = Published::new(tables).subscribe();
+    }
+
+    /// Counts the hits of so many rules of the filter from now on.
+    pub fn count_hits(&mut self, rules: usize) -> Arc<Hits> {
+        let hits = Arc::new(Hits::new(rules, 1));
+        let tables = (*self.ctx.tables).clone().with_hits(hits.clone());
+        self.ctx.tables = Published::new(tables).subscribe();
+        hits
     }
 
     /// Puts a frame into the batch as if it came from `port`; returns its slot.

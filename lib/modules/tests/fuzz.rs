@@ -115,7 +115,7 @@ fn filter() -> Option<Arc<dyn Filter>> {
     let dst = Prefix::truncated(v4(0).into(), 15).ok();
     let dport = Some(PortRange::only(4001));
     let tuple = FiveTuple { dst, proto: Some(17), dport, ..FiveTuple::default() };
-    Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }])))
+    Some(Arc::new(LinearFilter(vec![Rule::deny(tuple)])))
 }
 
 /// That filter, and routes of groups.
@@ -129,7 +129,7 @@ fn lists() -> [Option<Arc<dyn Filter>>; 2] {
     let prefix = |text: &str| text.parse::<Prefix>().ok();
     let port = |first, last| PortRange::new(first, last).ok();
     let any = FiveTuple::default();
-    let rule = |tuple, deny| Rule { tuple, deny };
+    let rule = |tuple, deny| Rule { deny, ..Rule::deny(tuple) };
     let deny = vec![
         rule(FiveTuple { dst: prefix("10.5.0.0/16"), ..any }, false),
         rule(FiveTuple { src: prefix("198.51.100.0/30"), ..any }, true),

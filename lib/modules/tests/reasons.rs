@@ -26,7 +26,7 @@ const EXCEPTED: u8 = 201;
 fn deny(to: u8) -> Option<Arc<dyn Filter>> {
     let rule = |to: IpAddr, length: u8| {
         let tuple = FiveTuple { dst: Prefix::truncated(to, length).ok(), ..FiveTuple::default() };
-        Rule { tuple, deny: true }
+        Rule::deny(tuple)
     };
     let rules = vec![rule(v4(to).into(), 16), rule(v6(to).into(), 48)];
     Some(Arc::new(LinearFilter(rules)))
@@ -264,7 +264,7 @@ fn the_rest_needs_a_special_state() {
 
 /// A list of one rule.
 fn deny_only(tuple: FiveTuple) -> Option<Arc<dyn Filter>> {
-    Some(Arc::new(LinearFilter(vec![Rule { tuple, deny: true }])))
+    Some(Arc::new(LinearFilter(vec![Rule::deny(tuple)])))
 }
 
 /// Rules that deny a frame: all packets of its family, its addresses, and its 5-tuple. None for what is no IP packet.

@@ -12,6 +12,7 @@
 //! Proxy                                       for which other stations an interface answers
 //! FiveTuple        (PortRange)                what a filter matches
 //! Key              (Key4, Key6)               a packet's five-tuple, as a filter's matcher takes it
+//! Filter           (Rule, Verdict)            a list of rules, and what it says of a packet
 //! Namespace                                   blue, /proc/1/ns/net, 4711
 //! ```
 //!
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod exception;
+mod filter;
 mod interface;
 mod mac;
 mod multicast;
@@ -32,6 +34,7 @@ mod text;
 mod tuple;
 
 pub use exception::{Exception, ExceptionCause, Selector, Tos};
+pub use filter::{Filter, Rule, Verdict};
 pub use interface::{
     AddressAttributes, AddressScope, HostAddress, Interface, InterfaceAddress, InterfaceId, Policy, ReversePath,
     Station,

@@ -306,6 +306,7 @@ impl Rig {
 fn staging(tables: &SharedTables) -> Context {
     Context {
         now: 0,
+        worker: Context::NO_WORKER,
         tables: subscribe(tables),
         counters: Arc::new(Counters::new(0)),
         outputs: Vec::new(),

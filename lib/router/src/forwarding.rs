@@ -20,6 +20,7 @@
 
 mod configured;
 mod error;
+mod filters;
 mod linux;
 mod multicast;
 mod operator;
@@ -30,6 +31,7 @@ mod tests;
 
 pub(crate) use configured::with_links;
 pub use error::ForwardingError;
+pub use filters::{Filters, Tally};
 pub(crate) use multicast::{Asks, decide};
 pub(crate) use routing::{Gateways, Links, Routing, Undo};
 
@@ -38,7 +40,6 @@ use crate::room::Room;
 use perigee_config::Config;
 use perigee_fib::{Fib, Interfaces, NextHopWriter, Published, Rib, Subscriber};
 use perigee_modules::policer::Policer;
-use perigee_modules::rules::Filter;
 use perigee_modules::{Tables, Taps};
 use perigee_net::{InterfaceId, MacAddr, Prefix};
 use perigee_packet::PortInfo;
@@ -55,32 +56,6 @@ type SharedTables = Arc<Mutex<Published<Tables>>>;
 /// Locks, also after a panic elsewhere: the value is only ever replaced as a whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The configuration's filters, compiled.
-#[derive(Clone, Default)]
-pub struct Filters {
-    /// Matches packets to drop, of those that ports receive.
-    pub deny: Option<Arc<dyn Filter>>,
-    /// Matches packets to drop, of those that Linux sends.
-    pub deny_linux: Option<Arc<dyn Filter>>,
-    /// Matches packets for the slow path, unless a device steers them there.
-    pub steer: Option<Arc<dyn Filter>>,
-    /// What ports may give the slow path.
-    pub policer: Option<Arc<Policer>>,
-}
-
-impl Filters {
-    /// With the configuration's limits before the slow path, of ports that have these numbers.
-    fn policing(self, config: &Config, numbers: &[u16]) -> Filters {
-        let width = numbers.iter().map(|number| usize::from(*number) + 1).max().unwrap_or(0);
-        let mut limits = vec![config.policer.limits(); width];
-        for (number, port) in numbers.iter().zip(&config.ports) {
-            limits[usize::from(*number)] = port.policer.limits();
-        }
-        let policer = Policer::new(&limits, crate::slow::secret() as u64);
-        Filters { policer: Some(Arc::new(policer)), ..self }
-    }
 }
 
 /// Separate tables that scripts are loaded with, so that a script finds new interfaces before workers do.
@@ -136,7 +111,7 @@ impl Forwarding {
         ports.iter().for_each(|port| macs[usize::from(port.port)] = port.mac);
         let interfaces = configured::interfaces(config, ports)?;
         let numbers: Vec<u16> = ports.iter().map(|port| port.port).collect();
-        let filters = filters.policing(config, &numbers);
+        let filters = filters.policing(config, &numbers).counting(config);
         let mut fib = lookups.make(&config.router.fib, NEXT_HOPS)?;
         fib.set_seed(seed(&macs));
         let links = Links { interfaces, ..Links::default() };
@@ -337,6 +312,7 @@ impl Forwarding {
 
 fn tables(fib: &Fib, routing: &Routing, filters: &Filters, macs: &[MacAddr], taps: Option<Arc<Taps>>) -> Tables {
     Tables::new(fib.clone(), routing.interfaces().clone(), filters.deny.clone(), macs)
+        .with_hits(filters.tally.hits.clone())
         .with_steer(filters.steer.clone())
         .with_exceptions(routing.exceptions())
         .with_multicast(routing.multicast().for_workers())

@@ -39,7 +39,7 @@ pub use account::Account;
 pub use assign::{PortShare, deal, pollers};
 pub use assistant::{AssistantBell, AssistantParts, AssistantThread, Assistants};
 pub use backends::{Progress, ReadFile, ReadScript, Rebuild, Refusal, ScriptControl, ScriptSource, ScriptView};
-pub use forwarding::{Filters, Forwarding, ForwardingError, Staging};
+pub use forwarding::{Filters, Forwarding, ForwardingError, Staging, Tally};
 pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;
 pub use mailbox::{Mailbox, MailboxEnd};

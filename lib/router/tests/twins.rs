@@ -6,7 +6,7 @@ mod common;
 use common::kernel::Kernel;
 use common::*;
 use perigee_api::answers::{DropKind, TwinEntry};
-use perigee_api::queries::{ShowDrops, ShowPorts};
+use perigee_api::queries::{Reload, ShowDrops, ShowFilters, ShowPorts};
 use perigee_packet::wire::checksum;
 use perigee_router::{LinuxFeeds, Lookups};
 use std::time::{Duration, Instant};
@@ -136,6 +136,60 @@ fn what_ports_may_not_receive_is_dropped_in_a_steered_queue_as_well() {
     assert!(bed.steered[0].inject(&tagged));
     bed.settle();
     assert_eq!((received(&bed, 0), dropped(&mut bed, "unknown_interface") - before), (vec![], 1));
+    assert_eq!(bed.end(), 0);
+}
+
+/// What a worker, a device's own queue and Linux bring is counted under the rule as it stands in the file. A reload that
+/// leaves the filters alone leaves their hits alone.
+#[test]
+fn each_filter_shows_the_packets_that_it_decided_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let filters = "[[filter]]\nfrom = \"linux\"\ndst = \"192.0.2.0/24\"\naction = \"drop\"\n\
+        [[filter]]\ndst = \"10.0.1.1\"\ndport = \"9\"\nproto = \"udp\"\naction = \"accept\"\n\
+        [[filter]]\nproto = \"tcp\"\naction = \"drop\"\n\
+        [[filter]]\nfrom = \"both\"\nproto = \"udp\"\naction = \"drop\"\n";
+    let steer = "[[steer]]\nethertype = 0x88cc\n";
+    let mut bed = start(&folder, &format!("{filters}{steer}"));
+    let hits =
+        |bed: &mut Bed| -> Vec<_> { ask(bed, ShowFilters {}).unwrap().iter().map(|filter| filter.hits).collect() };
+    let shown = |numbers: [u64; 4]| numbers.map(Some).into_iter().chain([None]).collect::<Vec<_>>();
+    let (own, other) = (udp("10.0.1.1", 64, 7), udp("10.0.2.9", 64, 7));
+    for (worker, steered, linux, expected) in [
+        (&own, None, None, [0, 1, 0, 0]),
+        (&other, Some(&own), None, [0, 2, 0, 1]),
+        (&other, Some(&other), Some(udp("192.0.2.9", 64, 7)), [1, 2, 0, 3]),
+        (&own, None, Some(udp("198.51.100.9", 64, 7)), [1, 3, 0, 4]),
+    ] {
+        assert!(bed.receive[0][0].inject(worker));
+        assert!(steered.is_none_or(|frame| bed.steered[0].inject(frame)));
+        assert!(linux.is_none_or(|frame| bed.linux[0].send(&frame).is_ok()));
+        bed.settle();
+        assert_eq!(hits(&mut bed), shown(expected));
+    }
+    // They are those that the drops show.
+    assert_eq!((dropped(&mut bed, "denied"), dropped(&mut bed, "denied_linux")), (1, 2));
+    let file = folder.path().join("a.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    for (text, before, after) in [
+        (text.clone(), [1, 3, 0, 4], [1, 3, 0, 5]),
+        // Other tables, beside the old ones.
+        (text.replace("10.0.2.1/24", "10.0.2.8/24"), [1, 3, 0, 5], [1, 3, 0, 6]),
+        // Another rule, whose place was one of a counter.
+        (
+            text.replacen("[[filter]]", "[[filter]]\nproto = \"icmp\"\naction = \"accept\"\n[[filter]]", 1),
+            [0; 4],
+            [0; 4],
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        ask(&mut bed, Reload { script: None, text: None }).unwrap();
+        bed.settle();
+        assert_eq!(hits(&mut bed)[..4], before.map(Some));
+        assert!(bed.receive[0][0].inject(&other));
+        bed.settle();
+        assert_eq!(hits(&mut bed)[..4], after.map(Some));
+    }
+    assert_eq!(hits(&mut bed)[4], Some(1), "the last rule is the fifth one now");
     assert_eq!(bed.end(), 0);
 }
 

@@ -102,6 +102,7 @@ impl Worker {
             parts;
         let context = Context {
             now: clock(),
+            worker: id,
             tables,
             counters,
             outputs,

@@ -125,6 +125,15 @@ fn snapshot() -> Snapshot {
         packets: 12,
         per_worker: vec![5, 7],
     };
+    let filter = |kind, hits| FilterStatus {
+        kind,
+        number: 3,
+        rule: "proto 17 dport 9".into(),
+        from: FilteredFrom::Ports,
+        action: FilterAction::Drop,
+        done_in: DoneIn::Software,
+        hits,
+    };
     let punt = DropStatus { kind: DropKind::Punt, ..drop.clone() };
     let slow = DropStatus { module: "slowpath".into(), per_worker: vec![], ..drop.clone() };
     Snapshot {
@@ -132,6 +141,7 @@ fn snapshot() -> Snapshot {
         workers: vec![WorkerStatus::default()],
         modules: vec![ModuleStatus { module: "ttl".into(), packets: 3, ..ModuleStatus::default() }],
         drops: vec![drop, punt, slow],
+        filters: vec![filter(FilterKind::Filter, Some(23)), filter(FilterKind::Steer, None)],
         slow_path: SlowPathStatus {
             threads: 1,
             reassembling_bytes: 640,
@@ -173,6 +183,8 @@ fn the_text_is_openmetrics_and_holds_the_numbers() {
     assert_eq!(value("perigee_dropped_packets_total", &reason), Some(7.0));
     let slow = [("module", "slowpath"), ("reason", "odd \"quoted\"\\\nreason")];
     assert_eq!(value("perigee_dropped_packets_total", &slow), Some(12.0));
+    let filter = [("action", "drop"), ("from", "ports"), ("number", "3"), ("rule", "proto 17 dport 9")];
+    assert_eq!(value("perigee_filter_packets_total", &filter), Some(23.0));
     assert_eq!(value("perigee_script_memory_bytes", &[("worker", "0")]), Some(512.0));
     assert_eq!(value("perigee_fib_bytes", &[("family", "IPv4"), ("structure", "dirb")]), Some(9.0));
     assert_eq!(value("perigee_buffers", &[("what", "all")]), Some(1024.0));

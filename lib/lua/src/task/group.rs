@@ -260,6 +260,7 @@ impl Tasks {
         lock(&self.counters).push(counters.clone());
         Context {
             now: self.machine.now(),
+            worker: Context::NO_WORKER,
             tables: lock(&self.tables).subscribe(),
             counters,
             outputs: Vec::new(),

@@ -91,6 +91,7 @@ impl Bed {
         let (published, custom) = (self.published.clone(), self.custom.clone());
         let staging = move || Context {
             now: 0,
+            worker: Context::NO_WORKER,
             tables: published.lock().unwrap().subscribe(),
             counters: Arc::new(Counters::new(2)),
             outputs: vec![],

@@ -50,7 +50,7 @@ impl Forwarding {
     ) -> Result<InPlace, ForwardingError> {
         let undo = self.routing.follow_static(before, now)?;
         let multicast = self.routing.set_fixed_multicast(now.multicast.clone());
-        let filters = filters.policing(now, &self.numbers);
+        let filters = filters.policing(now, &self.numbers).counting_on(&self.filters, (before, now));
         let change = InPlace { undo, multicast, filters: self.set_filters(filters) };
         // A route of somebody else's that does not fit is no reason to refuse this.
         if let Err(error) = self.routing.commit() {
@@ -86,7 +86,7 @@ impl Forwarding {
         filters: Filters,
         neighbors: impl Iterator<Item = NeighborInfo>,
     ) -> Result<Replacement, ForwardingError> {
-        let filters = filters.policing(now, &self.numbers);
+        let filters = filters.policing(now, &self.numbers).counting_on(&self.filters, (before, now));
         let list = merged(interfaces(before, ports)?, self.interfaces(), interfaces(now, ports)?);
         let others = self.routes_of_linux(&list);
         let mut fib = self.lookups.make(&now.router.fib, NEXT_HOPS)?;

@@ -37,9 +37,10 @@ fn by_hand(view: &View<'_>) -> String {
 
 impl Answers<ShowFilters> for View<'_> {
     fn answer(&self, _: ShowFilters) -> Vec<FilterStatus> {
-        let filters = (1..).zip(&self.config.filters).map(|(number, filter)| FilterStatus {
+        let hits = &self.forwarding.filters().tally.hits;
+        let filters = self.config.filters.iter().enumerate().map(|(index, filter)| FilterStatus {
             kind: FilterKind::Filter,
-            number,
+            number: index as u32 + 1,
             rule: describe(&filter.tuple),
             from: match filter.from {
                 From::Ports => FilteredFrom::Ports,
@@ -48,6 +49,7 @@ impl Answers<ShowFilters> for View<'_> {
             },
             action: if filter.action == Action::Drop { FilterAction::Drop } else { FilterAction::Accept },
             done_in: DoneIn::Software,
+            hits: Some(hits.of(index)),
         });
         let steers = (1..).zip(&self.config.steers).map(|(number, steer)| FilterStatus {
             kind: FilterKind::Steer,
@@ -59,6 +61,7 @@ impl Answers<ShowFilters> for View<'_> {
             from: FilteredFrom::Ports,
             action: FilterAction::SlowPath,
             done_in: if self.rebuild.in_hardware(steer) { DoneIn::Hardware } else { DoneIn::Software },
+            hits: None,
         });
         filters.chain(steers).collect()
     }

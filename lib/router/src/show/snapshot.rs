@@ -5,8 +5,8 @@ use super::{View, routes, states};
 use perigee_api::Answers;
 use perigee_api::answers::Snapshot;
 use perigee_api::queries::{
-    ShowCounters, ShowDrops, ShowFib, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts, ShowSlowPath,
-    ShowVersion, ShowWorkers,
+    ShowCounters, ShowDrops, ShowFib, ShowFilters, ShowLinux, ShowModules, ShowNextHops, ShowPorts, ShowScripts,
+    ShowSlowPath, ShowVersion, ShowWorkers,
 };
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -19,6 +19,7 @@ pub(crate) fn snapshot(view: &View<'_>) -> Snapshot {
         workers: view.answer(ShowWorkers {}),
         modules: view.answer(ShowModules {}),
         drops: view.answer(ShowDrops {}),
+        filters: view.answer(ShowFilters {}),
         slow_path: view.answer(ShowSlowPath {}),
         scripts: view.answer(ShowScripts {}),
         values: view.answer(ShowCounters {}),

@@ -97,8 +97,9 @@ impl SlowThread {
                 let Some(packet) = self.batch.take(slot) else { continue };
                 let frame = packet.bytes();
                 // No worker has seen it.
-                let filter = self.parts.forwarding.filters().deny.as_deref();
-                if denies(filter, &mut self.fragments[0], frame, now) {
+                let filters = self.parts.forwarding.filters();
+                let (list, row) = (filters.deny.as_deref(), filters.tally.own_row());
+                if denies(list, row, &mut self.fragments[0], frame, now) {
                     self.lost.denied += 1;
                 } else if limits.as_ref().is_some_and(|limits| !limits.admits(port, policer::steered(frame), now)) {
                     self.lost.policed += 1;
@@ -140,8 +141,9 @@ impl SlowThread {
                 let Some(length) = self.parts.ports.read_twin(index, &mut buffer) else { break };
                 busy = true;
                 let frame = &buffer[..length];
-                let filter = self.parts.forwarding.filters().deny_linux.as_deref();
-                if denies(filter, &mut self.fragments[1], frame, now) {
+                let filters = self.parts.forwarding.filters();
+                let (list, row) = (filters.deny_linux.as_deref(), filters.tally.own_row());
+                if denies(list, row, &mut self.fragments[1], frame, now) {
                     self.lost.denied_linux += 1;
                 } else if let Some(interface) = self.parts.forwarding.interfaces().ingress(port, vid(frame)) {
                     self.tell(Input::FromTwin { interface, frame });

@@ -12,7 +12,7 @@ use perigee_api::answers::{ScriptStatus, VersionStatus};
 use perigee_api::client::ApiClient;
 use perigee_api::queries::Reload;
 use perigee_api::{Answer, Backend, Query, Reply};
-use perigee_config::{Action, Config, Filter, FilteredFrom, Machine, Steer, SteerMatch};
+use perigee_config::{Config, FilteredFrom, Machine, Steer, SteerMatch};
 use perigee_helper::TwinStatus;
 use perigee_helper::twin::Twin;
 use perigee_modules::rules::{LinearFilter, Rule, Strict};
@@ -168,15 +168,13 @@ impl Rebuild for PlainFilters {
 
 /// The filters of a configuration, as plain lists.
 fn filters(config: &Config) -> Filters {
-    let list = |other: FilteredFrom| {
-        let about = config.filters.iter().filter(|filter| filter.from != other);
-        let rule = |filter: &Filter| Rule { tuple: filter.tuple, deny: filter.action == Action::Drop };
-        let rules: Vec<_> = about.map(rule).collect();
+    let list = |from: FilteredFrom| {
+        let rules: Vec<Rule> = config.filter_rules(from).collect();
         let list = Strict::new(&rules, |rules| Ok::<_, ()>(LinearFilter(rules.to_vec())));
         let list = list.ok().filter(|_| !rules.is_empty())?;
         Some(Arc::new(list) as Arc<dyn perigee_modules::rules::Filter>)
     };
-    Filters { deny: list(FilteredFrom::Linux), deny_linux: list(FilteredFrom::Ports), ..Filters::default() }
+    Filters { deny: list(FilteredFrom::Ports), deny_linux: list(FilteredFrom::Linux), ..Filters::default() }
 }
 
 /// How many queues each port has.

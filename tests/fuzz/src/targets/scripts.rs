@@ -45,6 +45,7 @@ impl Running {
         let (published, custom) = (bed.published.clone(), bed.custom.clone());
         let staging = move || Context {
             now: 0,
+            worker: Context::NO_WORKER,
             tables: published.lock().expect("nobody else has it").subscribe(),
             counters: Arc::new(Counters::new(2)),
             outputs: vec![],
