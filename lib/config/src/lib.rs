@@ -63,7 +63,7 @@ pub use fib::{AUTO, FibChoice, FibNames};
 pub use files::files_named;
 pub use filters::{Action, Filter, FilteredFrom};
 pub use interfaces::Interface;
-pub use linux::{Feed, FpmAddress, FpmGuest, Linux, UnknownRoutes, protocol_name, table_name};
+pub use linux::{Feed, FpmAddress, FpmGuest, Linux, UnknownRoutes, table_name};
 pub use machine::Machine;
 pub use mistake::{ConfigError, Mistake};
 pub use model::Config;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use perigee_net::RouteProtocol;
 use toml::de::DeValue;
 
 use super::given::{Given, Parsed, unfit};
@@ -143,37 +144,6 @@ const MOST_TABLES: usize = 16;
 /// Names of tables (`/etc/iproute2/rt_tables`).
 const TABLES: [(&str, u32); 3] = [("main", 254), ("default", 253), ("local", 255)];
 
-/// Names of the programs that make routes (`/etc/iproute2/rt_protos`).
-const PROTOCOLS: [(&str, u8); 21] = [
-    ("redirect", 1),
-    ("kernel", 2),
-    ("boot", 3),
-    ("static", 4),
-    ("gated", 8),
-    ("ra", 9),
-    ("mrt", 10),
-    ("zebra", 11),
-    ("bird", 12),
-    ("dnrouted", 13),
-    ("xorp", 14),
-    ("ntk", 15),
-    ("dhcp", 16),
-    ("keepalived", 18),
-    ("babel", 42),
-    ("bgp", 186),
-    ("isis", 187),
-    ("ospf", 188),
-    ("rip", 189),
-    ("eigrp", 192),
-    ("openr", 99),
-];
-
-/// The name of a program that makes routes, or its number.
-pub fn protocol_name(protocol: u8) -> String {
-    let known = PROTOCOLS.iter().find(|(_, number)| *number == protocol);
-    known.map_or_else(|| protocol.to_string(), |(name, _)| (*name).to_owned())
-}
-
 /// The name of a table, or its number.
 pub fn table_name(table: u32) -> String {
     let known = TABLES.iter().find(|(_, number)| *number == table);
@@ -194,9 +164,11 @@ fn list_of<T>(names: &[(&str, T)]) -> String {
 }
 
 fn protocol_list() -> Kind<'static, Vec<u8>> {
-    let names = list_of(&PROTOCOLS);
+    // A route without a protocol is not asked for: the first name is that of number 0.
+    let (_, known) = RouteProtocol::NAMES.split_at(1);
+    let names = list_of(known);
     let expected = format!("who makes routes: one of {names}, or its number up to 255");
-    let protocol = value(expected, |value| named(value, &PROTOCOLS, 255), |number| i64::from(*number).into());
+    let protocol = value(expected, move |value| named(value, known, 255), |number| i64::from(*number).into());
     list(protocol).described(format!("an array of names ({names}) or numbers from 1 to 255"))
 }
 

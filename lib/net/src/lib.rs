@@ -7,6 +7,7 @@
 //! InterfaceAddress                            10.0.1.1/24          a host's address and its network's length
 //! Interface        (InterfaceId)              a port or a VLAN on a port
 //! Route            (RouteKey, RouteTarget)    its source, its preference, where it leads
+//! RouteProtocol                               bgp, bird, 77        who made a route of Linux
 //! Exception        (Selector, Tos)            packets that Linux treats otherwise than by the plain route
 //! MulticastRoute   (MulticastLimits)       a group, its sources, where its packets leave
 //! Proxy                                       for which other stations an interface answers
@@ -27,6 +28,7 @@ mod multicast;
 mod namespace;
 mod policing;
 mod prefix;
+mod protocol;
 mod proxy;
 mod route;
 #[cfg(feature = "serde")]
@@ -44,6 +46,7 @@ pub use multicast::{MulticastLimits, MulticastOutput, MulticastRoute, is_forward
 pub use namespace::{Namespace, NamespaceError};
 pub use policing::{PuntClass, PuntLimit, PuntLimits};
 pub use prefix::{Address, Prefix, Prefix4, Prefix6, PrefixError, PrefixOf};
+pub use protocol::{ParseProtocolError, RouteProtocol};
 pub use proxy::Proxy;
 pub use route::{LinuxOnly, Member, Multipath, MultipathError, Route, RouteKey, RouteSource, RouteTarget};
 #[cfg(feature = "serde")]

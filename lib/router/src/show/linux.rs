@@ -5,9 +5,9 @@ use super::{View, states};
 use perigee_api::Answers;
 use perigee_api::answers::{LeftOutRoute, LinuxOnlyRoute, LinuxStatus};
 use perigee_api::queries::ShowLinux;
-use perigee_config::{protocol_name, table_name};
+use perigee_config::table_name;
 use perigee_linux::{LeftOut, Skip};
-use perigee_net::{LinuxOnly, Prefix, RouteSource};
+use perigee_net::{LinuxOnly, Prefix, RouteProtocol, RouteSource};
 
 /// Routes that Linux alone can forward by, of those that are listed.
 const LISTED: usize = 100;
@@ -58,7 +58,7 @@ fn left_out_route((route, why): (LeftOut, Skip)) -> LeftOutRoute {
     LeftOutRoute {
         prefix: route.prefix,
         table: table_name(route.table),
-        protocol: protocol_name(route.protocol),
+        protocol: RouteProtocol(route.protocol).to_string(),
         why: why.explanation().to_owned(),
     }
 }
