@@ -4,6 +4,7 @@
 use crate::Pair;
 use perigee_tests::speakers::{PORTS, announcing_bird, networks, networks6, router_bird, router_frr};
 use perigee_tests::{Bird, Good, Host, LONG_WAIT, Router, World, wait_seeing_for};
+use serde_json::Value;
 
 perigee_tests::scenarios![
     ten_thousand_routes_by_bird needs BIRDC,
@@ -99,6 +100,9 @@ fn ten_thousand_routes_by_frr(world: &World) {
     let shown = || world.ip("route show 20.0.0.0/24");
     wait_seeing_for(LONG_WAIT, "the first route in Linux", shown, |shown| shown.contains("nhid"));
     come_go_and_come_again(&router, &client, &speaker);
+    let of_bgp =
+        |within: &str| router.show(&format!("routes --limit 1 --source bgp --within {within}"))["total"].clone();
+    assert_eq!([of_bgp("20.0.0.0/8"), of_bgp("2001:db8:f000::/48")], [ROUTES, ROUTES6]);
     router.stop();
 }
 
@@ -116,6 +120,17 @@ fn sources_of_routes_live_side_by_side(world: &World) {
     }
     let source = |prefix: &str| router.route(prefix).expect("a route")["source"].clone();
     assert_ne!(source("20.0.1.0/24"), source("20.0.0.0/24"), "the configuration's before Linux's");
+    let protocol = |prefix: &str| router.route(prefix).expect("a route")["protocol"].clone();
+    let protocols = [protocol("20.0.0.0/24"), protocol("20.0.1.0/24"), protocol("20.0.3.0/24")];
+    assert_eq!(protocols, [Value::from("bird"), Value::Null, Value::from("boot")]);
+    let of_bird = router.ask("show routes --source bird --within 20.0.0.0/8").good().out;
+    assert!(of_bird.contains("linux/bird") && of_bird.contains("20.0.0.0/24"), "{of_bird}");
+    assert!(!of_bird.contains("20.0.3.0/24") && !of_bird.contains("static"), "{of_bird}");
+    let of_linux = router.ask("show routes --source linux --within 20.0.0.0/8").good().out;
+    assert!(of_linux.contains("linux/bird") && of_linux.contains("linux/boot"), "{of_linux}");
+    let unknown = router.ask("show routes --source birds");
+    assert_eq!(unknown.code, Some(2), "{}", unknown.text);
+    assert!(unknown.text.contains("found \"birds\", expected where routes come from: local,"), "{}", unknown.text);
     router.becomes("20.0.1.0/24", |_| router.routes("20.0.1.0/24").len() == 2);
     bird.stop().good();
     for lost in ["20.0.0.0/24", "20.0.2.0/24"] {

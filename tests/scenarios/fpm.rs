@@ -66,6 +66,7 @@ fn routes_by_fpm(world: &World, fpm: &str) {
     routes_become(&router, ROUTES);
     follows(&router, &client);
     assert_eq!(router.show("linux")["feed"], "fpm");
+    assert_eq!(router.show("routes --limit 1 --source linux/bgp --within 20.0.0.0/8")["total"], ROUTES);
 
     let go_and_come_again = |router: &Router| {
         speaker.ask("disable many").good();

@@ -120,6 +120,17 @@ fn follows(router: &Router, client: &Host, address: &str, port: Option<&str>) {
     }
 }
 
+/// The routes to what was learned name who gave them to Linux.
+fn made_by(router: &Router, protocol: &str) {
+    for address in FAR {
+        let shown = router.show(&format!("routes {address}"));
+        let found: Vec<_> = shown["routes"].as_array().expect("routes").iter().map(|r| r["protocol"].clone()).collect();
+        assert_eq!(found, [protocol], "{address}");
+    }
+    let table = router.ask(&format!("show routes {}", FAR[0])).good().out;
+    assert!(table.contains(&format!("linux/{protocol}")), "{table}");
+}
+
 /// Learned routes are in use; then `turn` moves the path to the shared address from port one to port two.
 fn traffic_follows(router: &Router, client: &Host, turn: impl FnOnce()) {
     for address in FAR {
@@ -141,6 +152,7 @@ fn bird_beside_the_router(world: &World) {
     full_in_bird(&one, 1);
     full_in_frr(&two, 1);
     traffic_follows(&router, &client, || bird.configure(&bird_of_the_router([30, 20])).good());
+    made_by(&router, "bird");
     router.stop();
 }
 
@@ -151,5 +163,6 @@ fn frr_beside_the_router(world: &World) {
     full_in_bird(&one, 1);
     full_in_frr(&two, 1);
     traffic_follows(&router, &client, || frr.configure(&["interface one", "ip ospf cost 30"]).good());
+    made_by(&router, "ospf");
     router.stop();
 }

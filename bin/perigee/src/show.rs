@@ -19,7 +19,7 @@ use perigee_api::Query;
 use perigee_api::answers::{
     DropKind, DropStatus, FibStatus, FilterStatus, GatewayEntry, LinuxStatus, ModuleStatus, MulticastEntry,
     NeighborEntry, NeighborUsage, NextHopEntry, NextHopMember, RouteEntry, RouteList, ScriptStatus, ScriptValue,
-    SlowPathStatus, VersionStatus, WorkerStatus,
+    SlowPathStatus, SourceFilter, VersionStatus, WorkerStatus,
 };
 use perigee_api::client::ApiClient;
 use perigee_api::queries::{
@@ -50,6 +50,10 @@ pub struct ShowArgs {
     /// `show routes`: only this prefix and those inside it
     #[arg(long, value_name = "PREFIX", value_parser = Prefix::around)]
     within: Option<Prefix>,
+    /// `show routes`: only those of this source (linux, static, ...), or of this protocol in Linux, by name or number
+    /// (bgp, bird, 186), or of both, as the table has it (linux/bgp)
+    #[arg(long)]
+    source: Option<SourceFilter>,
     /// `show routes`: at most this many
     #[arg(long, default_value_t = 1000)]
     limit: usize,
@@ -111,6 +115,7 @@ enum What {
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     ensure!(args.time.is_none() || args.what == What::Modules, "--time: `perigee show modules` has it");
     ensure!(args.rate.is_none() || args.what == What::Ports, "--rate: `perigee show ports` has it");
+    ensure!(args.source.is_none() || args.what == What::Routes, "--source: `perigee show routes` has it");
     ensure!(args.address.is_none() || args.what == What::Routes, "an address: `perigee show routes ADDRESS` has it");
     let asked = Asked { client: connect(&args.router)?, json: args.json };
     match args.what {
@@ -127,9 +132,10 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
         What::Drops => asked.drops(args.all),
         What::SlowPath => asked.table(&ShowSlowPath {}, |status| slow_path(status, args.all)),
         What::Routes => {
-            let query = ShowRoutes { within: args.within, to: args.address, limit: Some(args.limit) };
+            let (within, to, source, limit) = (args.within, args.address, args.source, Some(args.limit));
+            let query = ShowRoutes { within, to, source, limit };
             if let Some(address) = args.address {
-                let found = asked.client.ask(&query)?.total;
+                let found = asked.client.ask(&ShowRoutes { source: None, ..query.clone() })?.total;
                 ensure!(found > 0, "no route leads to {address}: packets to it are dropped, and their senders told so");
             }
             asked.table(&query, routes)
@@ -370,13 +376,13 @@ fn routes(list: &RouteList) -> Table {
         .text("action", |route| route.action)
         .text("via", via)
         .text("dev", dev)
-        .text("source", |route| route.source)
+        .text("source", RouteEntry::origin)
         .number("preference", |route| route.preference)
         .number("metric", |route| route.metric)
         .table(&list.routes);
     let hidden = list.total.saturating_sub(list.routes.len() as u64);
     if hidden > 0 {
-        table.add_row(vec![String::new(), format!("... {hidden} more: --limit, --within")]);
+        table.add_row(vec![String::new(), format!("... {hidden} more: --limit, --within, --source")]);
     }
     if list.refused > 0 {
         table.add_row(vec![String::new(), format!("{} were refused: no room (`max_routes`, memory)", list.refused)]);

@@ -128,7 +128,7 @@ fn route(route: &RouteEntry) -> String {
         let via = gateway.via.map(|via| via.to_string()).or_else(|| gateway.dev.clone());
         let _ = write!(text, " via {}", via.unwrap_or_default());
     }
-    let _ = write!(text, ", {}, preference {}, metric {}", route.source, route.preference, route.metric);
+    let _ = write!(text, ", {}, preference {}, metric {}", route.origin(), route.preference, route.metric);
     text
 }
 

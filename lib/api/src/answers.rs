@@ -3,8 +3,10 @@
 //!
 //! Counters count since the router started. Lists come in the order of the configuration where there is one.
 
+mod origin;
 mod states;
 
+pub use origin::{ParseSourceError, SourceFilter};
 pub use states::*;
 
 use crate::declare::objects;
@@ -460,6 +462,10 @@ objects! {
         pub prefix: Prefix,
         /// Where it came from.
         pub source: RouteOrigin,
+        /// Who gave a route of Linux to Linux: a routing protocol or a program, by its name in `/etc/iproute2/rt_protos`, or its
+        /// number if it is none of those that the router knows. Of other routes, and those of Linux that stand in for others, left out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub protocol: Option<String>,
         /// What happens to packets to its destinations.
         pub action: RouteAction,
         /// Why Linux alone can forward by the route, if that is so.

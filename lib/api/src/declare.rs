@@ -135,6 +135,9 @@ macro_rules! states {
         }
 
         impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$state),*];
+
             /// The word for it in JSON.
             pub const fn name(self) -> &'static str {
                 match self {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! docs/api.md, written from the registry of queries and the declarations of their answers.
 
+use crate::answers::SourceFilter;
 use crate::declare::{Describe, Visitor};
 use crate::queries::{self, Capture, Metrics, Trace};
 use crate::taps::TraceLine;
@@ -169,7 +170,7 @@ describe! {
     u8: "number", u16: "number", u32: "number", u64: "number", usize: "number", f64: "number",
     bool: "true or false", String: "text", PathBuf: "path",
     MacAddr: "MAC address", IpAddr: "IP address", Prefix: "prefix", InterfaceAddress: "IP address and prefix length", Namespace: "text",
-    BTreeMap<String, u64>: "object of numbers",
+    BTreeMap<String, u64>: "object of numbers", SourceFilter: "text",
 }
 
 impl<T: Describe> Describe for Option<T> {

@@ -7,7 +7,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `queries.rs` | the registry: each query with method, path, parameters and answer |
-//! | `answers.rs`, `answers/states.rs` | the answers, and the names of states and kinds in them |
+//! | `answers.rs`, `answers/states.rs`, `answers/origin.rs` | the answers, the names of states and kinds in them, where routes came from |
 //! | `declare.rs`, `document.rs` | what a declaration becomes; docs/api.md |
 //! | `ask.rs` | [`Backend`] and [`Reply`]: how a query gets to the router and its answer back |
 //! | `server.rs`, `endpoints.rs`, `stream.rs` | HTTP on the socket |

@@ -8,7 +8,7 @@
 use crate::answers::{
     AuditReport, ConfigText, DropStatus, FibStatus, FilterStatus, LinuxStatus, LoadedRoutes, ModuleStatus,
     MulticastEntry, NeighborEntry, NeighborUsage, NextHopEntry, Outcome, PortStatus, RouteFate, RouteList,
-    ScriptStatus, ScriptValue, SlowPathStatus, VersionStatus, WorkerStatus,
+    ScriptStatus, ScriptValue, SlowPathStatus, SourceFilter, VersionStatus, WorkerStatus,
 };
 use crate::ask::ApiError;
 use crate::declare::{endpoint, objects, queries};
@@ -46,9 +46,13 @@ queries! {
         /// Only those of the longest prefix that this address has a route by: what a packet to it finds.
         #[serde(default)]
         to: Option<IpAddr>,
+        /// Only those that came from there: a source such as `linux`, who gave them to Linux by name or number, such as `bgp`, or both as
+        /// `linux/bgp`. `static` asks for those of the configuration and those that Linux has by this name.
+        #[serde(default)]
+        source: Option<SourceFilter>,
         /// At most this many routes; 1000 if not given.
         limit: Option<usize>,
-    } -> RouteList, expected "within=PREFIX, to=ADDRESS and limit=NUMBER";
+    } -> RouteList, expected "within=PREFIX, to=ADDRESS, source=SOURCE and limit=NUMBER";
 
     /// Adds a static route, until the router ends.
     POST "/v1/routes": AddRoute(RouteChange) -> Outcome,

@@ -103,8 +103,8 @@ fn requests_reach_the_backend_and_answers_come_back() {
     let client = ApiClient::connect(&path).unwrap();
     assert_eq!(client.ask(&ShowWorkers {}).unwrap()[0].core, 3);
     assert_eq!(client.ask(&ShowVersion {}).unwrap(), VersionStatus::default());
-    assert_eq!(client.ask(&ShowRoutes { within: None, to: None, limit: None }).unwrap().total, 1000);
-    let few = ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), to: None, limit: Some(5) };
+    assert_eq!(client.ask(&ShowRoutes { within: None, to: None, source: None, limit: None }).unwrap().total, 1000);
+    let few = ShowRoutes { within: Some("10.0.0.0/8".parse().unwrap()), to: None, source: None, limit: Some(5) };
     assert_eq!(client.ask(&few).unwrap().total, 5);
     let via = Some("10.0.0.2".parse().unwrap());
     let change = RouteChange { via, ..RouteChange::of("10.1.0.0/16".parse().unwrap()) };
@@ -146,7 +146,8 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (request("POST", "/v1/routes", "{\"prefix\":\"10.0.0.0/99\"}"), "400", "the body is not what was expected"),
         (request("POST", "/v1/routes", "{\"prefix\":\"10.0.0.0/8\",\"vai\":\"x\"}"), "400", "unknown field `vai`"),
         (request("POST", "/v1/reload", ""), "400", "{\"script\": PATH} or {}"),
-        (request("GET", "/v1/routes?limit=many", ""), "400", "expected within=PREFIX, to=ADDRESS and limit=NUMBER"),
+        (request("GET", "/v1/routes?limit=many", ""), "400", "expected within=PREFIX, to=ADDRESS, source=SOURCE"),
+        (request("GET", "/v1/routes?source=bgpd", ""), "400", "a protocol of Linux such as bgp, bird or 186"),
         (request("POST", "/v1/routes", &long), "413", "length limit exceeded"),
         // Whoever prints a refusal does not command the terminal by it.
         (request("GET", "/v1/routes?%1b%5b2J=1", ""), "400", "unknown field `?[2J`"),
@@ -344,8 +345,10 @@ fn parameters_are_escaped_and_those_without_a_value_left_out() {
     assert_eq!(trace(None, None), "/v1/trace");
     assert_eq!(trace(None, Some(3)), "/v1/trace?count=3");
     assert_eq!(trace(Some("tcp and (é) & 1-2"), None), "/v1/trace?filter=tcp+and+%28%C3%A9%29+%26+1-2");
-    let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), to: None, limit: Some(1) };
+    let routes = ShowRoutes { within: Some("2001:db8::/32".parse().unwrap()), to: None, source: None, limit: Some(1) };
     assert_eq!(routes.url(), "/v1/routes?within=2001%3Adb8%3A%3A%2F32&limit=1");
+    let of_bgp = ShowRoutes { within: None, to: None, source: Some("bgp".parse().unwrap()), limit: None };
+    assert_eq!(of_bgp.url(), "/v1/routes?source=linux%2Fbgp");
     assert_eq!(Reload { script: Some("/x.lua".into()), text: None }.url(), "/v1/reload");
 }
 

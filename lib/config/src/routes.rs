@@ -228,7 +228,10 @@ pub(crate) fn read_routes(root: &mut Section, context: &Context, networks: &Netw
                     ),
                 );
             }
-            routes.push((prefix.value, Route { source: RouteSource::Static, preference, metric, target: to, mtu: 0 }));
+            routes.push((
+                prefix.value,
+                Route { source: RouteSource::Static, preference, metric, target: to, mtu: 0, protocol: None },
+            ));
         }
         section.finish();
     }

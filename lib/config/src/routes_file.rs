@@ -114,7 +114,7 @@ impl LineReader<'_> {
         let preference = words.number("preference", "a preference", RouteSource::Static.preference(), 0..=u8::MAX)?;
         let metric = words.number("metric", "a metric", 0, 0..=u32::MAX)?;
         words.end()?;
-        Ok(Some((prefix, Route { source: RouteSource::Static, preference, metric, target, mtu: 0 })))
+        Ok(Some((prefix, Route { source: RouteSource::Static, preference, metric, target, mtu: 0, protocol: None })))
     }
 
     /// All gateways of a route; `word` begins the first.

@@ -424,6 +424,16 @@ pub(crate) fn describe(interfaces: &Interfaces, route: &Route) -> String {
     if route.mtu == 0 { target } else { format!("{target} mtu {}", route.mtu) }
 }
 
+/// Describes two routes that differ, by their protocols as well if they differ in nothing else.
+pub(crate) fn describe_both(interfaces: &Interfaces, linux: &Route, rib: &Route) -> (String, String) {
+    let texts = (describe(interfaces, linux), describe(interfaces, rib));
+    let with = |text: &str, route: &Route| match route.protocol {
+        Some(protocol) => format!("{text} proto {protocol}"),
+        None => text.to_owned(),
+    };
+    if texts.0 == texts.1 { (with(&texts.0, linux), with(&texts.1, rib)) } else { texts }
+}
+
 fn describe_target(interfaces: &Interfaces, route: &Route) -> String {
     let dev = |id: Option<InterfaceId>| id.map(|id| format!(" dev {}", name_of(interfaces, id))).unwrap_or_default();
     match &route.target {

@@ -84,7 +84,7 @@ impl Follower {
             UnknownRoutes::Unreachable => RouteTarget::Refused(LinuxOnly::Limit),
         };
         let RouteKey { preference, metric, source } = KEY;
-        let route = Route { source, preference, metric, target, mtu: 0 };
+        let route = Route { source, preference, metric, target, mtu: 0, protocol: None };
         let stands = table.stand_in(prefix, route.clone()).is_ok();
         if stands {
             self.note((prefix, KEY), Some(&route));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! One route of Linux that is new or gone.
 
-use crate::audit::describe;
+use crate::audit::{describe, describe_both};
 use crate::dump::Seen;
 use crate::exceptions::linux_only;
 use crate::feed::Feed;
@@ -153,7 +153,8 @@ impl Follower {
         let (prefix, key) = (linux.prefix, route.key());
         let is_short = self.limit.short;
         let Some(feed) = self.feed(id) else { return };
-        let followed = feed.routes || is_of_frr(linux.protocol);
+        let of_feed = feed.routes;
+        let followed = of_feed || is_of_frr(linux.protocol);
         let Some(seen) = feed.dump.as_mut() else { return };
         if !seen.route(prefix, key) || !followed {
             return;
@@ -161,10 +162,22 @@ impl Follower {
         let Some(compared) = seen.audit.as_mut() else { return };
         compared.routes += 1;
         let present = table.rib().route(prefix, key);
-        // What there is no room for is counted and said.
-        if present != Some(&route) && (present.is_some() || !is_short) {
-            let describe = |route: &Route| Some(describe(table.interfaces(), route));
-            compared.found.insert((prefix, key), (describe(&route), present.and_then(describe)));
+        // zebra need not name the same protocol to Linux and by FPM: its older module `fpm` says `zebra` for all
+        // routes, in some versions.
+        let is_same = |present: &Route| {
+            *present == route || !of_feed && Route { protocol: route.protocol, ..present.clone() } == route
+        };
+        match present {
+            Some(present) if is_same(present) => {}
+            Some(present) => {
+                let (linux, rib) = describe_both(table.interfaces(), &route, present);
+                compared.found.insert((prefix, key), (Some(linux), Some(rib)));
+            }
+            // What there is no room for is counted and said.
+            None if is_short => {}
+            None => {
+                compared.found.insert((prefix, key), (Some(describe(table.interfaces(), &route)), None));
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use perigee_config::{Linux as Config, UnknownRoutes};
 use perigee_net::{
-    InterfaceId, LinuxOnly, Member, Multipath, Prefix, Route, RouteKey, RouteSource, RouteTarget, Selector,
-    is_link_local,
+    InterfaceId, LinuxOnly, Member, Multipath, Prefix, Route, RouteKey, RouteProtocol, RouteSource, RouteTarget,
+    Selector, is_link_local,
 };
 use perigee_netlink::message::{Hop, Hops, NextHopTo, Route as LinuxRoute, RouteKind};
 
@@ -182,7 +182,8 @@ impl Policy {
         let RouteKey { preference, metric, source } = self.key(route)?;
         let target = self.target(route, names)?;
         let mtu = mtu_of(route.mtu, &target, names);
-        Ok(Route { source, preference, metric, target, mtu })
+        let protocol = Some(RouteProtocol(route.protocol));
+        Ok(Route { source, preference, metric, target, mtu, protocol })
     }
 
     fn target(&self, route: &LinuxRoute, names: &impl Names) -> Result<RouteTarget, Skip> {

@@ -13,8 +13,8 @@ pub struct RouteProtocol(pub u8);
 
 impl RouteProtocol {
     /// The names, by number: those of iproute2 (`/etc/iproute2/rt_protos`) and FRR (`rt_protos.d/frr.conf`, and its
-    /// sources). FRR's file calls 196 `static`, as 4 is called; here each name stands for one number, and it is `zstatic`,
-    /// as in FRR's sources.
+    /// sources). FRR's file calls 196 `static`, as 4 is called; here each name stands for one number, and it is
+    /// `zstatic`, as in FRR's sources.
     pub const NAMES: &[(&str, u8)] = &[
         ("unspec", 0),
         ("redirect", 1),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{InterfaceId, Selector};
+use crate::{InterfaceId, RouteProtocol, Selector};
 
 /// The source of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -224,6 +224,8 @@ pub struct Route {
     pub target: RouteTarget,
     /// Bytes of its longest IP packet; 0 where that is the interface's.
     pub mtu: u16,
+    /// Who gave it to Linux; `None` where it is not Linux's. To be shown: it decides nothing.
+    pub protocol: Option<RouteProtocol>,
 }
 
 /// The key that distinguishes the routes to one prefix; ordered by preference.
@@ -257,7 +259,7 @@ impl RouteKey {
 impl Route {
     /// A route with its source's preference and metric 0.
     pub const fn new(source: RouteSource, target: RouteTarget) -> Self {
-        Self { source, preference: source.preference(), metric: 0, target, mtu: 0 }
+        Self { source, preference: source.preference(), metric: 0, target, mtu: 0, protocol: None }
     }
 
     /// This route with another metric.
@@ -268,6 +270,11 @@ impl Route {
     /// This route with another preference.
     pub fn with_preference(self, preference: u8) -> Self {
         Self { preference, ..self }
+    }
+
+    /// This route, given to Linux by this protocol.
+    pub fn with_protocol(self, protocol: RouteProtocol) -> Self {
+        Self { protocol: Some(protocol), ..self }
     }
 
     /// The key that distinguishes it from other routes to its prefix.

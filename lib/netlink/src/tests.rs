@@ -356,6 +356,20 @@ fn messages_say_what_they_say() {
     assert_eq!(one(&all[9]), Message::Route(Route { kind: RouteKind::Blackhole, ..nowhere }));
 }
 
+/// Of netlink and of FPM, which has the same messages.
+#[test]
+fn every_protocol_of_a_route_is_read() {
+    for protocol in 0..=u8::MAX {
+        for new in [kind::NEW_ROUTE, kind::DEL_ROUTE] {
+            let mut head = route_head(2, 16, 1);
+            head[5] = protocol;
+            let message = framed(new, 0, 0, &head, &[attribute(1, &[10, 9, 0, 0]), attribute(4, &word(7))]);
+            let (Message::Route(route) | Message::RouteGone(route)) = one(&message) else { panic!("a route") };
+            assert_eq!(route.protocol, protocol);
+        }
+    }
+}
+
 /// What changes where a route's packets go was left out in silence.
 #[test]
 fn a_route_says_for_whom_it_is_and_what_is_not_known() {

@@ -88,7 +88,7 @@ fn a_cable_that_is_pulled_under_a_port_is_noticed_at_once() {
 
 /// What is shown of a route, and of each of its gateways: is it down?
 fn down(bed: &mut Bed, prefix: &str) -> (bool, Vec<bool>) {
-    let list = ask(bed, ShowRoutes { within: None, to: None, limit: None }).unwrap();
+    let list = ask(bed, ShowRoutes { within: None, to: None, source: None, limit: None }).unwrap();
     let is_it = |route: &&RouteEntry| route.prefix.to_string() == prefix;
     let route = list.routes.iter().find(is_it).unwrap_or_else(|| panic!("no route to {prefix}"));
     (route.down, route.gateways.iter().map(|gateway| gateway.down).collect())
@@ -121,7 +121,7 @@ fn what_a_pulled_cable_keeps_from_being_used_is_shown_as_down() {
         assert_eq!(down(&mut bed, "10.7.0.0/16"), (gone, vec![]));
         assert_eq!(down(&mut bed, "10.8.0.0/16"), (false, vec![gone, false]), "a gateway is left");
         assert_eq!(down(&mut bed, "10.9.0.0/16"), (false, vec![]));
-        let list = ask(&mut bed, ShowRoutes { within: None, to: None, limit: None }).unwrap();
+        let list = ask(&mut bed, ShowRoutes { within: None, to: None, source: None, limit: None }).unwrap();
         let devices = ["10.7.0.0/16", "10.9.0.0/16"].map(|prefix| {
             list.routes.iter().find(|route| route.prefix.to_string() == prefix).and_then(|route| route.dev.clone())
         });

@@ -8,7 +8,7 @@ use perigee_api::answers::AuditReport;
 use perigee_api::queries::{Audit, Reload, Resync, ShowConfig, ShowLinux, ShowRoutes};
 use perigee_api::{Backend, Query, Reply};
 use perigee_fib::{Buffer, DoubleBuffered, Lookup, LookupError, NextHopId, Structure};
-use perigee_net::{Address as FibAddress, Prefix, PrefixOf};
+use perigee_net::{Address as FibAddress, Prefix, PrefixOf, RouteProtocol};
 use perigee_netlink::message::{Address, Hop, Hops, Link, Message, NextHop, NextHopTo, Route, RouteKind};
 use perigee_netlink::{Source, SourceCounters, Update};
 use perigee_router::{LinuxFeeds, Lookups};
@@ -100,16 +100,16 @@ fn audit(bed: &mut Bed, repair: bool) -> AuditReport {
     ask(bed, Audit { repair }).unwrap()
 }
 
-/// The routes of Linux as the router shows them: prefix, metric, and where to.
+/// The routes of Linux as the router shows them: prefix, metric, who made them, and where to.
 fn shown(bed: &mut Bed) -> BTreeMap<(String, u32), String> {
-    let list = ask(bed, ShowRoutes { within: None, to: None, limit: Some(usize::MAX) }).unwrap();
+    let list = ask(bed, ShowRoutes { within: None, to: None, source: None, limit: Some(usize::MAX) }).unwrap();
     let list = serde_json::to_value(list).unwrap();
     let routes = list["routes"].as_array().unwrap().iter().filter(|route| route["source"] == "linux");
     let to = |route: &serde_json::Value| {
         let gateways = route["gateways"].as_array().cloned().unwrap_or_default();
         let each = |g: &serde_json::Value| format!("{} {} {}", g["via"], g["dev"], g["weight"]);
         let several: Vec<String> = gateways.iter().map(each).collect();
-        format!("{} {} {} {several:?}", route["action"], route["via"], route["dev"])
+        format!("{} {} {} {} {several:?}", route["protocol"], route["action"], route["via"], route["dev"])
     };
     let key = |r: &serde_json::Value| (r["prefix"].as_str().unwrap().to_owned(), r["metric"].as_u64().unwrap() as u32);
     routes.map(|route| (key(route), to(route))).collect()
@@ -147,6 +147,7 @@ fn random_route(random: &mut StdRng) -> Route {
         if v6 { format!("2001:db8:{:x}::/48", 0x100 + n) } else { format!("10.{}.0.0/{}", 100 + n / 2, 16 + n % 2) };
     let metric = random.random_range(0..2) * 10;
     let mut route = plain(text.parse().unwrap(), metric, vec![]);
+    route.protocol = [12, 186, 77][random.random_range(0..3)];
     match random.random_range(0..8) {
         0 => route.kind = RouteKind::Blackhole,
         1 => route.kind = RouteKind::Unreachable,
@@ -240,7 +241,7 @@ fn expected(kernel: &Kernel) -> BTreeMap<(String, u32), String> {
             _ => vec![],
         };
         let hops = if by_object.is_empty() { route.hops.as_slice().to_vec() } else { by_object };
-        match (route.kind, &hops[..]) {
+        let to = match (route.kind, &hops[..]) {
             (RouteKind::Blackhole, _) => "\"blackhole\" null null []".to_owned(),
             (RouteKind::Unreachable, _) => "\"unreachable\" null null []".to_owned(),
             (_, [hop]) => format!("\"forward\" \"{}\" {} []", hop.gateway.unwrap(), dev(hop.link)),
@@ -248,7 +249,8 @@ fn expected(kernel: &Kernel) -> BTreeMap<(String, u32), String> {
                 let each = |hop: &Hop| format!("\"{}\" {} {}", hop.gateway.unwrap(), dev(hop.link), hop.weight);
                 format!("\"forward\" null null {:?}", hops.iter().map(each).collect::<Vec<_>>())
             }
-        }
+        };
+        format!("\"{}\" {to}", RouteProtocol(route.protocol))
     };
     kernel.routes.values().map(|route| ((route.prefix.to_string(), route.metric), text(route))).collect()
 }
@@ -283,6 +285,38 @@ fn whatever_the_kernel_does_the_routes_become_the_same() {
         assert_eq!(report.total, 0, "round {round}: {:?}", report.differences);
         assert_eq!(report.linux_routes, wanted.len() as u64);
     }
+    assert_eq!(bed.end(), 0);
+}
+
+/// "linux" was all that was shown of a route of BIRD, FRR or `ip`.
+#[test]
+fn a_route_says_who_gave_it_to_linux_and_is_asked_for_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut bed, kernel) = start(TWO_PORTS, &folder, Lookups::default());
+    let protocols = [("10.101.0.0/16", 186), ("10.102.0.0/16", 77), ("10.103.0.0/16", 4), ("2001:db8:101::/48", 188)];
+    for (text, protocol) in protocols {
+        let hops = vec![hop(text.contains(':'), 0, 9)];
+        kernel.0.lock().unwrap().say(Message::Route(Route { protocol, ..plain(text.parse().unwrap(), 0, hops) }));
+    }
+    bed.settle();
+    let mut of = |source: Option<&str>| -> Vec<(String, String)> {
+        let query =
+            ShowRoutes { within: None, to: None, source: source.map(|text| text.parse().unwrap()), limit: None };
+        let list = ask(&mut bed, query).unwrap();
+        assert_eq!(list.total, list.routes.len() as u64);
+        list.routes.iter().map(|route| (route.prefix.to_string(), route.origin())).collect()
+    };
+    let all = of(None);
+    let linux = protocols.map(|(text, number)| (text.to_owned(), format!("linux/{}", RouteProtocol(number))));
+    assert!(linux.iter().all(|route| all.contains(route)), "{all:?}");
+    assert!(all.contains(&("10.0.1.1/32".to_owned(), "local".to_owned())), "{all:?}");
+    assert_eq!(of(Some("linux")), linux);
+    assert_eq!((of(Some("bgp")), of(Some("linux/bgp"))), (linux[..1].to_vec(), linux[..1].to_vec()));
+    assert_eq!(
+        (of(Some("77")), of(Some("static")), of(Some("rip"))),
+        (linux[1..2].to_vec(), linux[2..3].to_vec(), vec![])
+    );
+    assert_eq!(of(Some("local")).len(), all.len() - linux.len());
     assert_eq!(bed.end(), 0);
 }
 

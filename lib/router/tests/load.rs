@@ -15,7 +15,7 @@ fn via(prefix: &str, gateway: &str) -> RouteChange {
 }
 
 fn shown(bed: &mut Bed) -> RouteList {
-    ask(bed, ShowRoutes { within: None, to: None, limit: Some(usize::MAX) }).unwrap()
+    ask(bed, ShowRoutes { within: None, to: None, source: None, limit: Some(usize::MAX) }).unwrap()
 }
 
 /// Sends one packet to an address; returns how many the workers send on port b.

@@ -138,7 +138,7 @@ fn neighbors_are_counted_against_their_limits_and_flushed() {
     assert_eq!(flush(Some("a"), None), (Ok("3 neighbors forgotten".into()), 2));
     assert_eq!(flush(None, None), (Ok("1 neighbor forgotten".into()), 1), "the static one stays");
     assert_eq!(flush(None, None), (Ok("no such neighbor is known; static ones are not forgotten".into()), 1));
-    let routes = ask(&mut bed, ShowRoutes { within: None, to: None, limit: None }).unwrap();
+    let routes = ask(&mut bed, ShowRoutes { within: None, to: None, source: None, limit: None }).unwrap();
     assert!(routes.routes.iter().all(|route| route.prefix.addr() != IpAddr::V4(asker4(1))));
     assert_eq!(bed.end(), 0);
 }

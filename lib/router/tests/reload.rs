@@ -26,7 +26,8 @@ fn forwarded(router: &mut OnDisk, destination: &str) -> u64 {
 
 /// The prefixes that have a route of a source.
 fn prefixes(router: &mut OnDisk, source: &str) -> Vec<String> {
-    let list = ask(&mut router.bed, ShowRoutes { within: None, to: None, limit: Some(usize::MAX) }).unwrap();
+    let list =
+        ask(&mut router.bed, ShowRoutes { within: None, to: None, source: None, limit: Some(usize::MAX) }).unwrap();
     let routes = list.routes.into_iter().filter(|route| route.source.name() == source);
     routes.map(|route| route.prefix.to_string()).collect()
 }
@@ -118,7 +119,7 @@ fn the_slow_path_does_not_wait_for_a_script_that_is_being_read() {
     std::fs::write(&router.path, text).unwrap();
     let answer = begin(&mut router.bed, NOTHING);
     let mut file = being_read(&script);
-    let list = ask(&mut router.bed, ShowRoutes { within: None, to: None, limit: None }).unwrap();
+    let list = ask(&mut router.bed, ShowRoutes { within: None, to: None, source: None, limit: None }).unwrap();
     assert!(list.total > 0 && answer.try_take().is_none());
     file.write_all(b"-- a script").unwrap();
     drop(file);

@@ -190,11 +190,11 @@ fn operator_routes_and_reload_are_all_or_nothing() {
     let broken = Some("/nowhere/broken.lua".into());
     assert!(bed.call(&socket, Reload { script: broken, text: None }).contains("broken.lua:1:"));
     assert!(
-        bed.call(&socket, ShowRoutes { within: None, to: None, limit: None }).contains("10.0.1.1/32"),
+        bed.call(&socket, ShowRoutes { within: None, to: None, source: None, limit: None }).contains("10.0.1.1/32"),
         "nothing has changed"
     );
     assert!(bed.call(&socket, Reload { script: None, text: None }).contains("generation 2"));
-    let routes = bed.call(&socket, ShowRoutes { within: None, to: None, limit: None });
+    let routes = bed.call(&socket, ShowRoutes { within: None, to: None, source: None, limit: None });
     assert!(routes.contains("10.0.3.1/32") && !routes.contains("10.0.1.1/32"), "{routes}");
     assert!(routes.contains("10.9.0.0/16"), "operator routes survive");
     let shown = ask(&mut bed, ShowConfig {}).unwrap().toml;
@@ -441,15 +441,15 @@ fn a_slow_path_without_work_sleeps_until_a_request_or_its_end() {
 fn what_is_shown_counts_all_routes_and_all_buffers() {
     let folder = tempfile::tempdir().unwrap();
     let mut bed = Bed::new(TWO_PORTS, &folder.path().join("a.toml"), ONE_EACH);
-    let all = ask(&mut bed, ShowRoutes { within: None, to: None, limit: None }).unwrap();
+    let all = ask(&mut bed, ShowRoutes { within: None, to: None, source: None, limit: None }).unwrap();
     assert!(all.routes.len() > 2 && all.total == all.routes.len() as u64, "{} of {}", all.routes.len(), all.total);
     let to = |bed: &mut Bed, address: &str| -> Vec<String> {
-        let query = ShowRoutes { within: None, to: Some(address.parse().unwrap()), limit: None };
+        let query = ShowRoutes { within: None, to: Some(address.parse().unwrap()), source: None, limit: None };
         ask(bed, query).unwrap().routes.iter().map(|route| route.prefix.to_string()).collect()
     };
     assert_eq!(to(&mut bed, "10.0.1.77"), ["10.0.1.0/24"], "the longest prefix");
     assert_eq!((to(&mut bed, "10.0.1.1"), to(&mut bed, "203.0.113.9")), (vec!["10.0.1.1/32".to_owned()], vec![]));
-    let few = ask(&mut bed, ShowRoutes { within: None, to: None, limit: Some(2) }).unwrap();
+    let few = ask(&mut bed, ShowRoutes { within: None, to: None, source: None, limit: Some(2) }).unwrap();
     assert_eq!((few.routes.len(), few.total), (2, all.total));
     let (reply, answer) = Reply::pair();
     bed.mailbox.handle(Request::Metrics(reply));

@@ -100,7 +100,7 @@ fn tell(bird: &Bird, commands: &[&str]) -> Result<()> {
 /// Does something that changes the routes, and waits until perigee has as many as it should.
 fn arrive(network: &Network, router: &Router, wanted: usize, event: impl FnOnce() -> Result<()>) -> Result<Table> {
     let api = router::api(router)?;
-    let asked = ShowRoutes { within: Some(WITHIN.parse()?), to: None, limit: Some(1) };
+    let asked = ShowRoutes { within: Some(WITHIN.parse()?), to: None, source: None, limit: Some(1) };
     let (longest, start) = (patient(PATIENCE)?, Instant::now());
     event()?;
     loop {

@@ -99,7 +99,7 @@ impl Change {
             To::Fixed(_) => RouteTarget::Selective(Arc::new(Selector { source: None, tos: 4, metric: 0 })),
         };
         let RouteKey { preference, metric, source } = self.key();
-        Route { source, preference, metric, target, mtu: 0 }
+        Route { source, preference, metric, target, mtu: 0, protocol: None }
     }
 }
 

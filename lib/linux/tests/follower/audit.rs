@@ -400,6 +400,29 @@ fn zebras_routes_are_compared_with_those_it_makes_in_linux() {
     assert_eq!(report.total, 4);
 }
 
+/// A route that another protocol has made again is another one; who made it is named where nothing else differs. zebra
+/// may name another protocol by FPM than in Linux.
+#[test]
+fn a_route_of_another_protocol_is_another_route() {
+    let made_by = |protocol| Route { protocol, ..route("10.1.0.0/16", 0, &[via(B, "10.0.2.2")]) };
+    let mut world = World::new();
+    world.kernel.add(made_by(186));
+    world.settle();
+    world.kernel.routes.insert((prefix("10.1.0.0/16"), 0), made_by(77));
+    let report = world.audit(true);
+    let sides: Vec<_> = report.differences.iter().map(|d| (d.linux.as_deref(), d.rib.as_deref())).collect();
+    assert_eq!(sides, [(Some("via 10.0.2.2 dev b proto 77"), Some("via 10.0.2.2 dev b proto bgp"))]);
+    assert_eq!(world.audit(false).total, 0, "it is repaired");
+
+    let linux = Linux { feed: Feed::Fpm, ..linux() };
+    let mut world = World::with(Setup { linux, feeds: vec![FeedId::Kernel, FeedId::Zebra], ..setup() }, &[]);
+    world.zebra.push_back(Report::Message { dumped: false, message: Message::Route(made_by(11)) });
+    world.settle();
+    world.kernel.routes.insert((prefix("10.1.0.0/16"), 0), made_by(186));
+    let report = world.audit(false);
+    assert_eq!((report.total, report.linux_routes), (0, 1));
+}
+
 #[test]
 fn of_two_with_one_metric_the_first_is_compared() {
     let mut world = World::new();

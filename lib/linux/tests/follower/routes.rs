@@ -4,7 +4,7 @@
 use crate::world::*;
 use perigee_config::{Feed, Linux};
 use perigee_linux::{FeedId, LeftOut, Report, Setup, Skip};
-use perigee_net::{InterfaceId, LinuxOnly, Member, Multipath, RouteTarget};
+use perigee_net::{InterfaceId, LinuxOnly, Member, Multipath, RouteKey, RouteProtocol, RouteSource, RouteTarget};
 use perigee_netlink::message::{Hop, Hops, Link, Message, NextHopTo, Route, RouteKind, Vlan};
 
 fn several(ways: &[(u16, &str, u16)]) -> RouteTarget {
@@ -157,6 +157,29 @@ fn tables_rank_and_protocols_are_chosen() {
     assert_eq!(routes[&(prefix("10.1.0.0/16"), 0)].0 + 1, routes[&(prefix("10.2.0.0/16"), 0)].0);
     assert!(routes.contains_key(&(prefix("10.5.0.1/32"), 0)), "addresses of Linux are anybody's");
     assert_eq!(world.status().left_out[&Skip::Protocol], 2);
+}
+
+/// A route says who gave it to Linux: also where the same one comes from another protocol, and by a dump.
+#[test]
+fn a_route_of_linux_has_the_protocol_that_gave_it_to_linux() {
+    let mut world = World::new();
+    let made_by = |protocol| Route { protocol, ..route("10.1.0.0/16", 0, &[via(A, "10.0.1.2")]) };
+    let key = RouteKey::of(RouteSource::Linux);
+    let protocol = |world: &World| world.router.fib.rib().route(prefix("10.1.0.0/16"), key).and_then(|r| r.protocol);
+    for (number, changes) in [(186, 1), (188, 2), (188, 2), (0, 3), (77, 4)] {
+        world.kernel.add(made_by(number));
+        world.settle();
+        assert_eq!(protocol(&world), Some(RouteProtocol(number)));
+        assert_eq!(world.status().changes, changes, "protocol {number}");
+    }
+    world.kernel.routes.insert((prefix("10.1.0.0/16"), 0), made_by(12));
+    world.kernel.dump();
+    world.settle();
+    assert_eq!(protocol(&world), Some(RouteProtocol(12)));
+    // Another protocol's notification that comes late is of the route all the same, as Linux has one of this key.
+    world.kernel.delete(&made_by(186));
+    world.settle();
+    assert_eq!(protocol(&world), None);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn route_to_add(routing: &Routing, change: &RouteChange) -> Result<(Prefix, Rout
     let mut key = RouteKey::of(RouteSource::Static).with_metric(change.metric);
     key.preference = change.preference.unwrap_or(key.preference);
     let RouteKey { preference, metric, source } = key;
-    Ok((found, Route { source, preference, metric, target, mtu: 0 }))
+    Ok((found, Route { source, preference, metric, target, mtu: 0, protocol: None }))
 }
 
 /// A route that no packet would ever take is a mistake; but refusing what nobody sends is none.

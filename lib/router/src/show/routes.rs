@@ -15,7 +15,7 @@ use perigee_slowpath::NeighborInfo;
 use std::net::IpAddr;
 
 impl Answers<ShowRoutes> for View<'_> {
-    fn answer(&self, ShowRoutes { within, to, limit }: ShowRoutes) -> RouteList {
+    fn answer(&self, ShowRoutes { within, to, source, limit }: ShowRoutes) -> RouteList {
         let routing = self.forwarding.routing();
         let limit = limit.unwrap_or(ShowRoutes::LIMIT);
         let inside = |found: &Prefix| within.is_none_or(|w| w.len() <= found.len() && w.contains(found.addr()));
@@ -24,7 +24,10 @@ impl Answers<ShowRoutes> for View<'_> {
         let (v4, v6) = routing.fib().memory();
         let mut list = RouteList { memory: (v4 + v6) as u64, refused: routing.refused(), ..RouteList::default() };
         for (found, routes, chosen) in routing.rib().iter().filter(|(found, ..)| inside(found)) {
-            for (rank, route) in routes.iter().enumerate() {
+            let wanted = |route: &Route| {
+                source.is_none_or(|source| source.takes(origin_of(routing, found, route), route.protocol))
+            };
+            for (rank, route) in routes.iter().enumerate().filter(|(_, route)| wanted(route)) {
                 list.total += 1;
                 if list.routes.len() < limit {
                     list.routes.push(route_entry(routing, found, route, chosen == Some(rank)));
@@ -33,6 +36,10 @@ impl Answers<ShowRoutes> for View<'_> {
         }
         list
     }
+}
+
+fn origin_of(routing: &Routing, found: Prefix, route: &Route) -> RouteOrigin {
+    if routing.is_operator_route(found, route.key()) { RouteOrigin::Api } else { states::origin(route.source) }
 }
 
 pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best: bool) -> RouteEntry {
@@ -55,10 +62,9 @@ pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best:
         RouteTarget::Selective(selector) => Some(format!("for packets {selector}")),
         _ => None,
     };
-    let operator = routing.is_operator_route(found, route.key());
-    let source = if operator { RouteOrigin::Api } else { states::origin(route.source) };
+    let source = origin_of(routing, found, route);
     let metric = if let RouteTarget::Selective(selector) = &route.target { selector.metric } else { route.metric };
-    let preference = route.preference;
+    let (preference, protocol) = (route.preference, route.protocol.map(|protocol| protocol.to_string()));
     let gateways = gateway_entries(routing, route);
     let is_down = |address, interface| link_down(routing, address, interface).is_some();
     let down = match &route.target {
@@ -67,7 +73,7 @@ pub(super) fn route_entry(routing: &Routing, found: Prefix, route: &Route, best:
         RouteTarget::Multipath(multipath) => multipath.members().iter().all(|m| is_down(m.address, m.interface)),
         _ => false,
     };
-    RouteEntry { prefix: found, source, action, why, via, dev, gateways, preference, metric, best, down }
+    RouteEntry { prefix: found, source, protocol, action, why, via, dev, gateways, preference, metric, best, down }
 }
 
 /// The name of the interface by which a gateway is currently reached, or would be if its link was up.
