@@ -10,9 +10,9 @@
 //!             samples.rs: memory, descriptors, gaps of the worker, and what the machine did meanwhile
 //! ```
 //!
-//! What is lost has to be in a counter, memory may grow by a tenth between the first and the last fifth of the time
-//! (and by the VMs of hostile scripts that were stopped, which nobody may free), and a gap of the worker's loop has to be
-//! the machine's: but for a millisecond, the worker was ready to run in the same 50 ms and did not, the hypervisor had
+//! Every lost frame has to be in a counter. Memory may grow by a tenth between the first and the last fifth of the time,
+//! and by the VMs of hostile scripts that were stopped, which stay in memory. All of a gap of the worker's loop except a
+//! millisecond has to be the machine's: in the same 50 ms the worker was ready to run and did not, the hypervisor had
 //! the core, or a thread of real-time priority was woken late on it.
 
 mod events;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! Scripts that do not return, throw or cannot be read. The router refuses them or takes them back, and forwards on.
+//! Scripts that do not return, throw or cannot be read. The router refuses each or returns to the last good one.
 
 use anyhow::{Context as _, Result, ensure};
 use perigee_lab::{Router, World, run};
@@ -54,7 +54,7 @@ const MODULE: &str = "#include <unistd.h>\n\
     void loops(void) { for (volatile long n = 0;; n++) ; }\n\
     void sleeps(void) { for (;;) sleep(1000); }\n";
 
-/// The scripts as files, and a FIFO that nobody writes to.
+/// The scripts as files, and a FIFO without a writer.
 pub struct Hostile {
     files: Vec<(PathBuf, Verdict)>,
     next: usize,

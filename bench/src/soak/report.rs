@@ -9,8 +9,8 @@ use anyhow::Result;
 use perigee_api::answers::{DropKind, DropStatus, PortStatus};
 use std::collections::BTreeMap;
 
-/// What a script that was stopped where it stood leaves in memory: its VM, which nobody may touch again. Measured were
-/// 0.55 MB for a script of one loop, and 1.0 MB on average over an hour of the soak's.
+/// Memory per script that was stopped where it stood, in bytes: its VM is in an unknown state and is never freed. A script
+/// of one loop left 0.55 MB; the scripts of an hour's soak left 1.0 MB on average.
 const STOPPED: u64 = 1_000_000;
 
 /// Where frames get lost: before the router's workers, in the router, and behind it.

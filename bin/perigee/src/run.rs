@@ -51,8 +51,8 @@ pub struct RunArgs {
     colors: bool,
 }
 
-/// The helper's log lines on standard error. A line that cannot be written at once is lost: what the helper restores
-/// waits for nobody who reads.
+/// The helper's log lines on standard error. A line that cannot be written at once is lost, so that a log without a
+/// reader does not delay what the helper restores.
 pub(crate) fn log_of_helper() {
     log(0, false, || Ready(std::io::stderr()));
 }

@@ -390,8 +390,8 @@ impl Server<Linux> {
             drop(standby.socket);
             let _ = standby.process.try_wait();
         }
-        // A signal that a C module has blocked leaves the router no time to say anything itself. Last: nobody may read
-        // the log any more.
+        // The kernel kills a thread that has blocked the signal of its crash, and the router logs nothing. Last, because
+        // the log may have no reader.
         if was_killed {
             tracing::warn!("the router was killed or has ended by force: its interfaces are restored");
         }

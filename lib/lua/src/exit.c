@@ -71,8 +71,8 @@ _Noreturn void perigee_exit_leave(void *jump) {
   siglongjmp(*(sigjmp_buf *)jump, 1);
 }
 
-/* Where LuaJIT's frames lie. Its machine code has no description of its frames, and its assembly has one that holds only
- * while the stack pointer is at the interpreter's frame. LuaJIT itself knows where that is: `cframe` of the coroutine.
+/* Where LuaJIT's frames lie. Its machine code has no description of its frames. Its assembly has one, which holds only
+ * while the stack pointer is at the interpreter's frame. LuaJIT knows where that is: `cframe` of the coroutine.
  *
  * All of this reads the VM from a signal handler on the VM's own thread. */
 
@@ -118,7 +118,8 @@ uintptr_t perigee_exit_interpreter_of(const lua_State *coroutine, uintptr_t stac
   return interpreter_under(coroutine, stack);
 }
 
-/* Whether the description of LuaJIT's assembly holds for a thread that was interrupted there; of other code, it does. */
+/* Whether the description of frames holds for a thread that was interrupted at `at`. Only in LuaJIT's assembly it may
+ * not. */
 int perigee_exit_is_described(lua_State *L, uintptr_t at, uintptr_t stack) {
   if (at < (uintptr_t)lj_vm_asm_begin || at >= (uintptr_t)lj_vm_ffi_call) return 1;
   return running(L) != NULL && (uintptr_t)cframe_raw(running(L)->cframe) == stack;

@@ -15,7 +15,7 @@ const TURN: usize = 64;
 pub struct Hits(Vec<Box<[Counter]>>);
 
 impl Hits {
-    /// Of a list of so many rules, at zero, with a row for each of so many threads.
+    /// Counters at zero for a list of `rules` rules, with a row for each of `threads` threads.
     pub fn new(rules: usize, threads: usize) -> Hits {
         let row = || (0..APART + 1 + rules + APART).map(|_| Counter::default()).collect();
         Hits(std::iter::repeat_with(row).take(threads).collect())

@@ -8,7 +8,7 @@ use crate::{FiveTuple, Key4, Key6};
 pub struct Rule {
     /// The packets it is about.
     pub tuple: FiveTuple,
-    /// Drop what matches? Else it goes on.
+    /// Whether a packet that matches is dropped.
     pub deny: bool,
     /// Its place in the operator's list, from 0: what its packets are counted under. It says nothing about the order
     /// here.

@@ -67,8 +67,8 @@ pub(super) fn may_leave_here(bounds: Bounds) -> bool {
 fn follow_through(place: &Place, waits: bool, bounds: Bounds) -> bool {
     /// Finalizers run above machine code that is being left, and may do the same.
     const MOST: usize = 16;
-    // In LuaJIT's assembly, a frame is not everywhere as described. What the unwinder would take for the next frame may be
-    // any address, which it reads.
+    // In LuaJIT's assembly, a frame is not everywhere as described. The unwinder reads the address that it takes for the
+    // next frame, and that may be any.
     // SAFETY: the VM of the script that this thread is in.
     let is_described =
         bounds.state.is_null() || unsafe { perigee_exit_is_described(bounds.state, place.at, place.stack) } != 0;
