@@ -11,6 +11,7 @@ local ipv4 = require("lib.protocol.ipv4")
 local htons, ntohs = lib.htons, lib.ntohs
 
 local HTYPE_ETHERNET, PTYPE_IPV4 = 1, 0x0800
+local checked = header.checked
 local HLEN, PLEN = 6, 4
 
 local Arp = subClass(header)
@@ -44,10 +45,10 @@ function Arp:new(config)
    h.arp_htype, h.arp_ptype = htons(HTYPE_ETHERNET), htons(PTYPE_IPV4)
    h.arp_hlen, h.arp_plen = HLEN, PLEN
    h.arp_oper = config.oper or htons(Arp.REQUEST)
-   ffi.copy(h.arp_sha, config.local_eth, HLEN)
-   ffi.copy(h.arp_spa, config.local_ipv4, PLEN)
-   if config.remote_eth then ffi.copy(h.arp_tha, config.remote_eth, HLEN) end
-   ffi.copy(h.arp_tpa, config.remote_ipv4, PLEN)
+   ffi.copy(h.arp_sha, checked(config.local_eth, HLEN), HLEN)
+   ffi.copy(h.arp_spa, checked(config.local_ipv4, PLEN), PLEN)
+   if config.remote_eth then ffi.copy(h.arp_tha, checked(config.remote_eth, HLEN), HLEN) end
+   ffi.copy(h.arp_tpa, checked(config.remote_ipv4, PLEN), PLEN)
    return o
 end
 
@@ -81,28 +82,28 @@ end
 function Arp:sha(address)
    local h = self:header()
    if address == nil then return h.arp_sha end
-   ffi.copy(h.arp_sha, address, HLEN)
+   ffi.copy(h.arp_sha, checked(address, HLEN), HLEN)
 end
 
 --- The sender's IPv4 address; with `address`, sets it.
 function Arp:spa(address)
    local h = self:header()
    if address == nil then return h.arp_spa end
-   ffi.copy(h.arp_spa, address, PLEN)
+   ffi.copy(h.arp_spa, checked(address, PLEN), PLEN)
 end
 
 --- The target's Ethernet address; with `address`, sets it.
 function Arp:tha(address)
    local h = self:header()
    if address == nil then return h.arp_tha end
-   ffi.copy(h.arp_tha, address, HLEN)
+   ffi.copy(h.arp_tha, checked(address, HLEN), HLEN)
 end
 
 --- The target's IPv4 address; with `address`, sets it.
 function Arp:tpa(address)
    local h = self:header()
    if address == nil then return h.arp_tpa end
-   ffi.copy(h.arp_tpa, address, PLEN)
+   ffi.copy(h.arp_tpa, checked(address, PLEN), PLEN)
 end
 
 function Arp.selftest()

@@ -13,6 +13,7 @@ int perigee_ethernet_memcmp(const void *, const void *, size_t) __asm__("memcmp"
 ]]
 local memcmp = ffi.C.perigee_ethernet_memcmp
 
+local checked = header.checked
 local ADDRESS_SIZE = 6
 local address_t = ffi.typeof("uint8_t[6]")
 local u8_p = ffi.typeof("const uint8_t *")
@@ -57,14 +58,14 @@ end
 
 --- The address at `address` (uint8_t[6] or pointer) as a string, in lower case.
 function Ethernet:ntop(address)
-   local a = ffi.cast(u8_p, address)
+   local a = ffi.cast(u8_p, checked(address, ADDRESS_SIZE))
    return ("%02x:%02x:%02x:%02x:%02x:%02x"):format(a[0], a[1], a[2], a[3], a[4], a[5])
 end
 
 --- The multicast address that belongs to the IPv6 multicast address `ip` (RFC 2464, section 7).
 -- Errors: "invalid multicast address", if it is none.
 function Ethernet:ipv6_mcast(ip)
-   local from = ffi.cast(u8_p, ip)
+   local from = ffi.cast(u8_p, checked(ip, 16))
    if from[0] ~= 0xff then error("invalid multicast address: "..ipv6:ntop(ip)) end
    local address = address_t(0x33, 0x33)
    ffi.copy(address + 2, from + 12, 4)
@@ -80,31 +81,31 @@ local BROADCAST = address_t(0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
 
 --- Whether `address` is the broadcast address.
 function Ethernet:is_bcast(address)
-   return memcmp(address, BROADCAST, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), BROADCAST, ADDRESS_SIZE) == 0
 end
 
 --- The source address, uint8_t[6] in the header; with `address`, sets it.
 function Ethernet:src(address)
    local h = self:header()
    if address == nil then return h.ether_shost end
-   ffi.copy(h.ether_shost, address, ADDRESS_SIZE)
+   ffi.copy(h.ether_shost, checked(address, ADDRESS_SIZE), ADDRESS_SIZE)
 end
 
 --- Whether the source address is `address`.
 function Ethernet:src_eq(address)
-   return memcmp(address, self:header().ether_shost, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), self:header().ether_shost, ADDRESS_SIZE) == 0
 end
 
 --- The destination address, uint8_t[6] in the header; with `address`, sets it.
 function Ethernet:dst(address)
    local h = self:header()
    if address == nil then return h.ether_dhost end
-   ffi.copy(h.ether_dhost, address, ADDRESS_SIZE)
+   ffi.copy(h.ether_dhost, checked(address, ADDRESS_SIZE), ADDRESS_SIZE)
 end
 
 --- Whether the destination address is `address`.
 function Ethernet:dst_eq(address)
-   return memcmp(address, self:header().ether_dhost, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), self:header().ether_dhost, ADDRESS_SIZE) == 0
 end
 
 local swapped = address_t()
@@ -141,6 +142,11 @@ function Ethernet.selftest()
    assert(h:src_eq(a) and h:dst_eq(b) and not h:src_eq(b) and not h:dst_eq(a))
    h:swap()
    assert(h:src_eq(b) and h:dst_eq(a) and Ethernet:ntop(h:dst()) == "02:00:00:00:0a:bc")
+   for _, method in ipairs {"src", "dst", "src_eq", "dst_eq"} do
+      assert(not pcall(h[method], h, "7") and not pcall(h[method], h, "1234567"), method)
+   end
+   h:src("123456")
+   assert(h:src_eq("123456"))
    h:type(0x1234)
    assert(h:upper_layer() == nil)
    h:free()

@@ -23,6 +23,16 @@ local Header = subClass(nil)
 Header._name = "header"
 Header._ulp = {}
 
+--- The address `address`, which is to have `size` bytes, for functions that read it. What cdata points to cannot be
+-- known; of a string, the length is checked: a shorter one would be read past its end.
+-- Errors: "invalid address: N bytes, expected SIZE".
+function Header.checked(address, size)
+   if type(address) == "string" and #address ~= size then
+      error("invalid address: "..#address.." bytes, expected "..size, 3)
+   end
+   return address
+end
+
 --- Class method: declares the struct types (an array of ctypes) of a protocol's header.
 function Header:init(types)
    self._layouts = {}
@@ -118,6 +128,11 @@ function Header:upper_layer()
 end
 
 function Header.selftest()
+   assert(Header.checked("123456", 6) == "123456")
+   for _, bad in ipairs {"", "12345", "1234567"} do
+      local ok, message = pcall(Header.checked, bad, 6)
+      assert(not ok and message:find("invalid address: "..#bad.." bytes, expected 6", 1, true), message)
+   end
    local Pair = subClass(Header)
    Pair._name = "pair"
    Pair._ulp = {method = "a", class_map = {[7] = "lib.protocol.header"}}

@@ -19,6 +19,7 @@ local C = ffi.C
 local memcmp = C.perigee_ipv4_memcmp
 
 local AF_INET = 2
+local checked = header.checked
 local ADDRESS_SIZE = 4
 local HEADER_SIZE = 20
 local address_t = ffi.typeof("uint8_t[4]")
@@ -103,7 +104,7 @@ end
 --- The address at `address` (uint8_t[4] or pointer) as a string.
 function Ipv4:ntop(address)
    local text = ffi.new("char[16]")
-   return ffi.string(C.perigee_ipv4_ntop(AF_INET, address, text, 16))
+   return ffi.string(C.perigee_ipv4_ntop(AF_INET, checked(address, ADDRESS_SIZE), text, 16))
 end
 
 --- The address (uint8_t[4]) and the length (number) of the prefix that the string `text` ("192.0.2.0/24") denotes; or
@@ -199,24 +200,24 @@ end
 function Ipv4:src(address)
    local h = self:header()
    if address == nil then return h.src_ip end
-   ffi.copy(h.src_ip, address, ADDRESS_SIZE)
+   ffi.copy(h.src_ip, checked(address, ADDRESS_SIZE), ADDRESS_SIZE)
 end
 
 --- Whether the source address is `address`.
 function Ipv4:src_eq(address)
-   return memcmp(address, self:header().src_ip, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), self:header().src_ip, ADDRESS_SIZE) == 0
 end
 
 --- The destination address, uint8_t[4] in the header; with `address`, sets it.
 function Ipv4:dst(address)
    local h = self:header()
    if address == nil then return h.dst_ip end
-   ffi.copy(h.dst_ip, address, ADDRESS_SIZE)
+   ffi.copy(h.dst_ip, checked(address, ADDRESS_SIZE), ADDRESS_SIZE)
 end
 
 --- Whether the destination address is `address`.
 function Ipv4:dst_eq(address)
-   return memcmp(address, self:header().dst_ip, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), self:header().dst_ip, ADDRESS_SIZE) == 0
 end
 
 local swapped = address_t()

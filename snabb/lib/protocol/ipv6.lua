@@ -16,6 +16,7 @@ local C = ffi.C
 local memcmp = C.perigee_ipv6_memcmp
 
 local AF_INET6 = 10
+local checked = header.checked
 local ADDRESS_SIZE = 16
 local NO_NEXT_HEADER = 59
 local address_t = ffi.typeof("uint8_t[16]")
@@ -89,7 +90,7 @@ end
 --- The address at `address` (uint8_t[16] or pointer) as a string, as RFC 5952 wants it.
 function Ipv6:ntop(address)
    local text = ffi.new("char[46]")
-   return ffi.string(C.perigee_ipv6_ntop(AF_INET6, address, text, 46))
+   return ffi.string(C.perigee_ipv6_ntop(AF_INET6, checked(address, ADDRESS_SIZE), text, 46))
 end
 
 --- The address (uint8_t[16]) and the length (number) of the prefix that the string `text` ("2001:db8::/32") denotes;
@@ -107,7 +108,7 @@ end
 function Ipv6:solicited_node_mcast(address)
    local group = address_t(0xff, 0x02)
    group[11], group[12] = 0x01, 0xff
-   ffi.copy(group + 13, ffi.cast(u8_p, address) + 13, 3)
+   ffi.copy(group + 13, ffi.cast(u8_p, checked(address, ADDRESS_SIZE)) + 13, 3)
    return group
 end
 
@@ -161,24 +162,24 @@ end
 function Ipv6:src(address)
    local h = self:header()
    if address == nil then return h.src_ip end
-   ffi.copy(h.src_ip, address, ADDRESS_SIZE)
+   ffi.copy(h.src_ip, checked(address, ADDRESS_SIZE), ADDRESS_SIZE)
 end
 
 --- Whether the source address is `address`.
 function Ipv6:src_eq(address)
-   return memcmp(address, self:header().src_ip, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), self:header().src_ip, ADDRESS_SIZE) == 0
 end
 
 --- The destination address, uint8_t[16] in the header; with `address`, sets it.
 function Ipv6:dst(address)
    local h = self:header()
    if address == nil then return h.dst_ip end
-   ffi.copy(h.dst_ip, address, ADDRESS_SIZE)
+   ffi.copy(h.dst_ip, checked(address, ADDRESS_SIZE), ADDRESS_SIZE)
 end
 
 --- Whether the destination address is `address`.
 function Ipv6:dst_eq(address)
-   return memcmp(address, self:header().dst_ip, ADDRESS_SIZE) == 0
+   return memcmp(checked(address, ADDRESS_SIZE), self:header().dst_ip, ADDRESS_SIZE) == 0
 end
 
 local swapped = address_t()

@@ -66,7 +66,7 @@ end
 function Tunnel:cookie(value)
    local h = self:header()
    if value == nil then return h.cookie end
-   ffi.copy(h.cookie.cookie, value.cookie, 8)
+   ffi.copy(h.cookie.cookie, header.checked(value.cookie, 8), 8)
 end
 
 function Tunnel.selftest()

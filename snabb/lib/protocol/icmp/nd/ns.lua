@@ -2,6 +2,7 @@
 -- lib.protocol.icmp.nd.ns: what follows the ICMPv6 header of a Neighbor Solicitation (RFC 4861, section 4.3).
 local ffi = require("ffi")
 local nd = require("lib.protocol.icmp.nd.header")
+local checked = require("lib.protocol.header").checked
 
 ffi.cdef [[
 int perigee_nd_memcmp(const void *, const void *, size_t) __asm__("memcmp");
@@ -23,13 +24,13 @@ end
 --- The target address, uint8_t[16] in the header; with `address`, sets it first.
 function Ns:target(address)
    local h = self:header()
-   if address ~= nil then ffi.copy(h.target, address, 16) end
+   if address ~= nil then ffi.copy(h.target, checked(address, 16), 16) end
    return h.target
 end
 
 --- Whether the target address is `address`.
 function Ns:target_eq(address)
-   return memcmp(address, self:header().target, 16) == 0
+   return memcmp(checked(address, 16), self:header().target, 16) == 0
 end
 
 function Ns.selftest()

@@ -4,6 +4,8 @@
 local ffi = require("ffi")
 require("lib.lua.class")
 
+local checked = require("lib.protocol.header").checked
+
 local ADDRESS_SIZE = 6
 local lladdr_t = ffi.typeof("struct { uint8_t lladdr[6]; }")
 local lladdr_ptr_t = ffi.typeof("$ *", lladdr_t)
@@ -35,7 +37,7 @@ end
 
 --- The address, uint8_t[6]; with `address`, sets it first.
 function Lladdr:addr(address)
-   if address ~= nil then ffi.copy(self._lladdr.lladdr, address, ADDRESS_SIZE) end
+   if address ~= nil then ffi.copy(self._lladdr.lladdr, checked(address, ADDRESS_SIZE), ADDRESS_SIZE) end
    return self._lladdr.lladdr
 end
 
