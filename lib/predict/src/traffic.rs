@@ -155,7 +155,9 @@ impl FromStr for Sizes {
     type Err = Mistake;
 
     fn from_str(text: &str) -> Result<Self, Mistake> {
-        let word = text.trim();
+        // The text is repeated in reports: without its spaces, line ends and tabs.
+        let word: String = text.split_whitespace().collect();
+        let word = word.as_str();
         if word.eq_ignore_ascii_case("imix") {
             return Ok(Self::new(&IMIX, "imix"));
         }
