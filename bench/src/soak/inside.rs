@@ -179,6 +179,17 @@ fn port(api: &mut ApiClient, name: &str) -> Result<PortStatus> {
     ports.into_iter().find(|port| port.name == name).with_context(|| format!("there is no port {name}"))
 }
 
+/// The counters of the router and of the tester's interface now.
+fn ledger(api: &ApiClient, world: &World) -> Result<Ledger> {
+    let mut ledger = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
+    let [_, to] = SIDES;
+    let shown: serde_json::Value = serde_json::from_str(&world.ip(&format!("-n tester -s -j link show dev {to}"))?)?;
+    let counter = |name: &str| shown.pointer(&format!("/0/stats64/rx/{name}")).and_then(serde_json::Value::as_u64);
+    let dropped = counter("dropped").zip(counter("over_errors")).context("ip shows no counters of the tester")?;
+    ledger.note_tester(dropped.0 + dropped.1);
+    Ok(ledger)
+}
+
 /// The highest rate without loss. What the tester itself could not send in time is no loss, as long as it is little:
 /// the machine stands still for milliseconds at any rate.
 fn find_rate(tester: &Host, mac: &str, cores: &Cores) -> Result<u64> {
@@ -200,7 +211,7 @@ fn soak(
 ) -> Result<Results> {
     let seconds = args.minutes * 60.0;
     let api = ApiClient::connect(scene.router.socket())?;
-    let before = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
+    let before = ledger(&api, scene.world)?;
     let stream = traffic::start(tester, mac, rate, seconds, cores.tester)?;
     let sampling = ApiClient::connect(scene.router.socket())?;
     let (pid, began) = (scene.router.pid(), Instant::now());
@@ -224,7 +235,7 @@ fn soak(
     let outcome = traffic::finish(stream, Duration::from_secs_f64(seconds) + PATIENCE)?;
     let watched = watch.finish()?;
     scene.end()?;
-    let after = Ledger::of(&api.ask(&ShowPorts {})?, &api.ask(&ShowDrops {})?);
+    let after = ledger(&api, scene.world)?;
     std::thread::sleep(REST.min(Duration::from_secs_f64(seconds)));
     let rested = Sample::look(pid, began)?;
     let ledger = after.since(&before);
