@@ -70,7 +70,8 @@ impl Ledger {
     pub fn note_tester(&mut self, dropped: u64) {
         let reported = (Place::Behind, "lan.kernel.transmit_dropped".to_owned());
         let reported = self.losses.get(&reported).copied().unwrap_or(0);
-        self.losses.insert((Place::Behind, "tester.kernel.receive_dropped".to_owned()), dropped.saturating_sub(reported));
+        self.losses
+            .insert((Place::Behind, "tester.kernel.receive_dropped".to_owned()), dropped.saturating_sub(reported));
     }
 
     /// What has changed since an earlier one.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::lookup::structures;
+use crate::lookup::table::{Arena, Memory};
 use crate::lookup::{Lookup, LookupError, LookupWriter};
 use crate::neighbors::{NeighborTable, NeighborTableWriter, TableMemory};
 use crate::next_hop::writer::{Leaf, NextHopError, NextHopInfo, NextHopWriter, Via};
@@ -93,8 +94,27 @@ impl FibWriter {
         v4: Box<dyn LookupWriter<u32>>,
         v6: Box<dyn LookupWriter<u128>>,
     ) -> Result<Self, FibError> {
-        let next_hops = NextHopWriter::new(next_hops)?;
-        let neighbors = NeighborTableWriter::new();
+        Self::within(&Memory::Own, next_hops, v4, v6)
+    }
+
+    /// As [`with`](Self::with), in memory that others read, too: the in-kernel plane. The structures are chosen by name.
+    ///
+    /// # Errors
+    /// The arena has no room, or the in-kernel plane does not read the structure.
+    pub fn in_arena(arena: &Arc<Arena>, next_hops: u32, v4: &str, v6: &str) -> Result<Self, FibError> {
+        let (v4, v6) = (structures::in_arena4(v4, arena)?, structures::in_arena6(v6, arena)?);
+        Self::within(&Memory::Arena(arena.clone()), next_hops, v4, v6)
+    }
+
+    fn within(
+        memory: &Memory,
+        next_hops: u32,
+        v4: Box<dyn LookupWriter<u32>>,
+        v6: Box<dyn LookupWriter<u128>>,
+    ) -> Result<Self, FibError> {
+        let next_hops = NextHopWriter::within(memory, next_hops)?;
+        let neighbors = NeighborTableWriter::in_memory(memory.clone())
+            .map_err(|TableMemory(slots)| FibError::NeighborMemory { slots })?;
         Ok(Self { v4: FamilyTables::new(v4), v6: FamilyTables::new(v6), next_hops, neighbors, most: usize::MAX })
     }
 

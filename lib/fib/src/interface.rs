@@ -96,6 +96,11 @@ impl Interfaces {
         self.stations.binary_search(&Station { interface, mac }).is_ok()
     }
 
+    /// Whether there is any virtual station.
+    pub fn has_stations(&self) -> bool {
+        !self.stations.is_empty()
+    }
+
     /// The addresses of the router that are on none of its interfaces, those that it speaks from first.
     pub fn host_addresses(&self) -> &[HostAddress] {
         &self.host_addresses

@@ -16,7 +16,7 @@
 //! Nothing here has a clock, a socket or a thread. What a reader may still hold (a group of a table, a next
 //! hop, an old version) is reused only after every [`Subscriber`] has passed a batch boundary: see [`Grace`].
 //!
-//! The lookup structures are listed in [`structures`]. `unsafe` is in `lookup/table.rs` (huge pages) and in
+//! The lookup structures are listed in [`structures`]. `unsafe` is in `lookup/table` (huge pages, shared memory) and in
 //! `lookup/simd` (vector instructions and prefetch), nowhere else.
 #![deny(unsafe_code)]
 
@@ -46,12 +46,12 @@ pub use lookup::reads::RandomReads;
 pub use lookup::simd::Isa;
 pub use lookup::structures;
 pub use lookup::trie6::{Trie6, Trie6Writer};
-pub use lookup::{Lookup, LookupError, LookupWriter, Structure};
+pub use lookup::{Arena, Lookup, LookupError, LookupWriter, Parts, Parts4, Parts6, Structure};
 pub use multicast::{ASSERT_INTERVAL, SAMPLE_INTERVAL, Share};
 pub use multicast::{MulticastCounters, MulticastEntry, MulticastInput, MulticastOrigin, MulticastTable};
-pub use neighbors::{NeighborTable, NeighborTableWriter, TableMemory};
+pub use neighbors::{NeighborParts, NeighborTable, NeighborTableWriter, TableMemory};
 pub use next_hop::writer::{GroupMember, Leaf, NextHopError, NextHopInfo, NextHopKind, NextHopWriter, Via};
-pub use next_hop::{Action, NextHop, NextHopId, NextHops, NextHopsView};
+pub use next_hop::{Action, NextHop, NextHopId, NextHopParts, NextHops, NextHopsView};
 pub use own::{Marks, OwnAddress, OwnAddresses};
 pub use prefix_list::{LineError, PrefixList, PrefixListError};
 pub use publish::grace::Grace;

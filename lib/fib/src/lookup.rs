@@ -27,6 +27,43 @@ use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::{Address, Prefix, PrefixOf};
 
+pub use table::Arena;
+
+/// The lines of an arena at which the parts of an IPv4 structure begin: BM19's, and what DIRB has in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts4 {
+    /// BM19's nodes.
+    pub nodes: u32,
+    /// BM19's leaves.
+    pub leaves: u32,
+    /// BM19's groups.
+    pub groups: u32,
+    /// Whether leaves and groups are words of 32 bits, not of 16.
+    pub wide: bool,
+    /// DIRB's bytes, if there are any.
+    pub bytes: Option<u32>,
+    /// The next hops of their codes, if codes are no ids.
+    pub codes: Option<u32>,
+}
+
+/// The lines of an arena at which the parts of an IPv6 structure begin: range6's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts6 {
+    /// Its words.
+    pub words: u32,
+    /// The default route's next hop.
+    pub default: u32,
+}
+
+/// Where a structure is in an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// Of IPv4.
+    V4(Parts4),
+    /// Of IPv6.
+    V6(Parts6),
+}
+
 /// The readers' half: shared by all workers, never locked.
 ///
 /// While the writer changes a prefix, a reader sees its old or its new next hop and never that of another prefix,
@@ -34,6 +71,11 @@ use perigee_net::{Address, Prefix, PrefixOf};
 pub trait Lookup<A: Address>: Send + Sync {
     /// The structure's name, as in the configuration.
     fn name(&self) -> &'static str;
+
+    /// Where it is in an arena; `None` if it is in memory that this process alone reads.
+    fn parts(&self) -> Option<Parts> {
+        None
+    }
 
     /// The next hop of the longest prefix that contains `address`.
     fn lookup(&self, address: A) -> NextHopId;

@@ -18,6 +18,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
 use crate::lookup::simd::prefetch;
+use crate::lookup::table::Memory;
+#[cfg(not(feature = "loom"))]
+use crate::lookup::table::Table;
 use crate::next_hop::NextHopId;
 use crate::publish::sync::atomic::{AtomicU64, Ordering};
 use perigee_net::{Address, InterfaceId};
@@ -37,13 +40,43 @@ const FAMILY: u64 = 1 << 40;
 const ID_BITS: u64 = (1 << 24) - 1;
 
 /// What one neighbor takes, and no cache line more.
-#[derive(Default)]
-#[repr(align(32))]
+#[cfg_attr(not(feature = "loom"), derive(zerocopy::FromZeros))]
+#[cfg_attr(feature = "loom", derive(Default))]
+#[repr(C, align(32))]
 struct Slot {
     /// One of the constants above. Stored last, with release: who sees a live slot also sees its address.
     what: AtomicU64,
     high: AtomicU64,
     low: AtomicU64,
+    #[cfg(not(feature = "loom"))]
+    unused: u64,
+}
+
+/// A table's slots. The model checker's are not plain memory.
+#[cfg(not(feature = "loom"))]
+type Slots = Table<[Slot]>;
+#[cfg(feature = "loom")]
+type Slots = Box<[Slot]>;
+
+#[cfg(not(feature = "loom"))]
+fn empty_slots(memory: &Memory, count: usize) -> Option<Slots> {
+    memory.slice(count).ok()
+}
+
+#[cfg(feature = "loom")]
+fn empty_slots(_memory: &Memory, count: usize) -> Option<Slots> {
+    Some(std::iter::repeat_with(Slot::default).take(count).collect())
+}
+
+/// Where a table of neighbors is in an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighborParts {
+    /// The line at which the slots begin.
+    pub slots: u32,
+    /// How many slots there are, less one.
+    pub mask: u32,
+    /// What keys are hashed with.
+    pub secret: [u64; 3],
 }
 
 /// What a neighbor is found by.
@@ -99,18 +132,26 @@ impl Secret {
 /// The workers' half: shared, changing in place, never locked. [`NeighborTableWriter`] fills it.
 pub struct NeighborTable {
     /// A power of two, of which some are always empty.
-    slots: Box<[Slot]>,
+    slots: Slots,
     secret: Secret,
 }
 
 /// No neighbors.
 impl Default for NeighborTable {
     fn default() -> Self {
-        Self { slots: Box::new([Slot::default()]), secret: Secret::default() }
+        let slots = empty_slots(&Memory::Own, 1);
+        Self { slots: slots.expect("a page of memory"), secret: Secret::default() }
     }
 }
 
 impl NeighborTable {
+    /// Where it is in an arena; `None` if it is in memory that this process alone reads.
+    #[cfg(not(feature = "loom"))]
+    pub fn parts(&self) -> Option<NeighborParts> {
+        let mask = self.slots.len() as u32 - 1;
+        Some(NeighborParts { slots: self.slots.line()?, mask, secret: self.secret.0 })
+    }
+
     #[inline]
     fn slot(&self, hash: usize) -> &Slot {
         // In range, as the length is a power of two.

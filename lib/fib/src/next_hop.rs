@@ -12,8 +12,7 @@ pub(crate) mod writer;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use zerocopy::FromZeros;
-
+use crate::lookup::table::{Memory, Table};
 use crate::next_hop::group::LOG2;
 use perigee_net::{InterfaceId, MacAddr};
 
@@ -210,9 +209,9 @@ pub(crate) fn mac_bits(mac: MacAddr) -> u64 {
 pub struct NextHops {
     /// Each word is stored xor [`NextHop::NO_ROUTE`], so that zeroed memory means "no route" and a large table takes
     /// memory only for the pages in use.
-    words: Box<[AtomicU64]>,
+    words: Table<[AtomicU64]>,
     /// The buckets of all groups: ids of next hops that are not groups.
-    buckets: Box<[AtomicU32]>,
+    buckets: Table<[AtomicU32]>,
     /// Makes this router's choices independent of those of its neighbors.
     seed: AtomicU32,
 }
@@ -223,6 +222,19 @@ const SMALLEST: usize = 1 << *LOG2.start();
 /// once used).
 const MIN_BUCKETS: usize = 1 << 17;
 const MAX_BUCKETS: usize = 1 << 26;
+/// The most of a table in an arena, which takes memory whether they are used or not: 4 MB.
+const ARENA_BUCKETS: usize = 1 << 20;
+
+/// Where a table of next hops is in an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHopParts {
+    /// The line at which the words begin, and how many there are.
+    pub words: (u32, u32),
+    /// The line at which the buckets begin, and how many there are.
+    pub buckets: (u32, u32),
+    /// What flows' hashes are combined with (xor).
+    pub seed: u32,
+}
 
 /// Which of the `1 << log2` buckets of a group a flow with this hash falls into. By MurmurHash3's 32-bit finalizer:
 /// hashes that differ in a few bits, or that an upstream router has selected by another seed, are spread over all
@@ -237,10 +249,10 @@ pub(crate) fn bucket_of(flow: u32, log2: u8) -> usize {
 
 impl NextHops {
     /// A table with room for `capacity` ids, including the fixed ones; `None` if memory is short.
-    pub(crate) fn new(capacity: usize) -> Option<Self> {
-        let words = <[AtomicU64]>::new_box_zeroed_with_elems(capacity).ok()?;
-        let buckets = capacity.saturating_mul(SMALLEST).clamp(MIN_BUCKETS, MAX_BUCKETS);
-        let buckets = <[AtomicU32]>::new_box_zeroed_with_elems(buckets).ok()?;
+    pub(crate) fn new(capacity: usize, memory: &Memory) -> Option<Self> {
+        let most = if matches!(memory, Memory::Arena(_)) { ARENA_BUCKETS } else { MAX_BUCKETS };
+        let buckets = capacity.saturating_mul(SMALLEST).clamp(MIN_BUCKETS, most);
+        let (words, buckets) = (memory.slice(capacity).ok()?, memory.slice(buckets).ok()?);
         let table = Self { words, buckets, seed: AtomicU32::new(0) };
         table.set(NextHopId::LOCAL, NextHop::LOCAL);
         table.set(NextHopId::UNREACHABLE, NextHop::UNREACHABLE);
@@ -249,6 +261,15 @@ impl NextHops {
         table.set(NextHopId::TO_LINUX, NextHop::TO_LINUX);
         table.set(NextHopId::REFUSED, NextHop::REFUSED);
         Some(table)
+    }
+
+    /// Where it is in an arena; `None` if it is in memory that this process alone reads.
+    pub fn parts(&self) -> Option<NextHopParts> {
+        Some(NextHopParts {
+            words: (self.words.line()?, self.words.len() as u32),
+            buckets: (self.buckets.line()?, self.buckets.len() as u32),
+            seed: self.seed.load(Ordering::Relaxed),
+        })
     }
 
     /// The next hop of `id`; "no route" for an id that was never assigned.
@@ -380,7 +401,7 @@ mod tests {
             let broadcast = NextHop::forward(interface, MacAddr::BROADCAST);
             assert_eq!(broadcast.action(), Action::Forward { interface, mac: MacAddr::BROADCAST });
             assert_eq!(hop.on_link(), None);
-            let table = NextHops::new(20).expect("memory");
+            let table = NextHops::new(20, &Memory::Own).expect("memory");
             table.set(NextHopId(7), hop);
             let (found, mac) = table.view().interface_and_mac(NextHopId(7)).unwrap();
             assert_eq!((found, mac & NextHop::MAC_BITS), (interface, hop.mac_bits()));
@@ -409,7 +430,7 @@ mod tests {
 
     #[test]
     fn fixed_ids_and_everything_else() {
-        let table = NextHops::new(20).expect("memory");
+        let table = NextHops::new(20, &Memory::Own).expect("memory");
         let action = |id| table.get(NextHopId(id)).action();
         let answered = [Action::NoRoute, Action::Local, Action::Unreachable, Action::Prohibit, Action::Blackhole];
         let fixed = answered.into_iter().chain([Action::ToLinux, Action::Refused]);
@@ -424,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_large_table_takes_no_memory_until_it_is_used() {
-        let table = NextHops::new(NextHopId::MAX as usize + 1).expect("memory");
+        let table = NextHops::new(NextHopId::MAX as usize + 1, &Memory::Own).expect("memory");
         table.set(NextHopId(NextHopId::MAX), NextHop::unresolved(InterfaceId(3)));
         assert_eq!(table.get(NextHopId(NextHopId::MAX)).action(), Action::Unresolved { interface: InterfaceId(3) });
         assert_eq!(table.get(NextHopId(NextHopId::MAX - 1)).action(), Action::NoRoute);

@@ -158,16 +158,35 @@ impl<T> Subscriber<T> {
 
     #[cold]
     fn catch_up(&mut self, version: u64) -> bool {
+        let Some(changed) = self.fetch(version) else { return false };
+        self.acknowledge(version);
+        changed
+    }
+
+    /// As [`refresh`](Self::refresh), for whoever shows the value to readers that it has to wait for: takes the latest
+    /// value, but does not acknowledge it. Returns its version, and whether the value has changed; `None` if there is
+    /// no new version.
+    pub fn begin_refresh(&mut self) -> Option<(u64, bool)> {
+        let version = self.shared.version.load(Ordering::Acquire);
+        (version != self.seen).then(|| self.fetch(version)).flatten().map(|changed| (version, changed))
+    }
+
+    /// Says that no reader holds anything from before a version that [`begin_refresh`](Self::begin_refresh) has
+    /// returned.
+    pub fn acknowledge(&mut self, version: u64) {
+        self.acknowledge.0.store(version, Ordering::Release);
+    }
+
+    fn fetch(&mut self, version: u64) -> Option<bool> {
         // The publisher or another worker holds the lock for a few nanoseconds: the next batch boundary will do.
-        let Ok(current) = self.shared.current.try_lock() else { return false };
+        let current = self.shared.current.try_lock().ok()?;
         let changed = !Arc::ptr_eq(&current, &self.value);
         let latest = Arc::clone(&current);
         drop(current);
         // The old value is dropped before the acknowledgement: its last owner must be the publisher.
         self.value = latest;
         self.seen = version;
-        self.acknowledge.0.store(version, Ordering::Release);
-        changed
+        Some(changed)
     }
 
     /// The publisher's index of this subscriber, as in [`Published::slowest`].
@@ -231,6 +250,23 @@ mod tests {
         assert_eq!(first, Grace { epoch: 1, passed: 0 });
         assert!(!a.refresh(), "the value is the same");
         assert_eq!(published.grace(), Grace { epoch: 2, passed: 1 });
+    }
+
+    #[test]
+    fn what_was_fetched_is_held_until_it_is_acknowledged() {
+        let mut published = Published::new("zero");
+        let mut a = published.subscribe();
+        assert_eq!(a.begin_refresh(), None);
+        let version = published.publish("one");
+        assert_eq!(a.begin_refresh(), Some((version, true)));
+        assert_eq!((*a, a.begin_refresh()), ("one", None));
+        assert!(!published.acknowledged(version), "readers behind it may still hold the old one");
+        assert_eq!((published.reclaim(), published.grace().passed), (0, 0));
+        a.acknowledge(version);
+        assert_eq!((published.reclaim(), published.grace()), (1, Grace { epoch: 3, passed: 1 }));
+        assert_eq!(a.begin_refresh(), Some((3, false)), "a new epoch alone");
+        a.acknowledge(3);
+        assert!(published.acknowledged(3));
     }
 
     #[test]

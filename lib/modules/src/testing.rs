@@ -129,7 +129,11 @@ fn prefix(to: u8, is_v6: bool) -> Prefix {
 
 /// The routes of the small router.
 pub fn routes() -> FibWriter {
-    let mut fib = FibWriter::new(1024).expect("memory for a table");
+    add_routes(FibWriter::new(1024).expect("memory for a table"))
+}
+
+/// The same in a table that is empty.
+pub fn add_routes(mut fib: FibWriter) -> FibWriter {
     for is_v6 in [false, true] {
         let mut add = |to: u8, target| {
             fib.insert(prefix(to, is_v6), Route::new(RouteSource::Static, target)).expect("room for a route");
@@ -206,8 +210,12 @@ impl Rig {
 
     /// A rig with a filter, and one that steers what it denies to the slow path.
     pub fn with_filters(filter: Option<Arc<dyn Filter>>, steer: Option<Arc<dyn Filter>>) -> Rig {
+        Rig::with_routes(routes(), filter, steer)
+    }
+
+    /// A rig that forwards by these routes.
+    pub fn with_routes(fib: FibWriter, filter: Option<Arc<dyn Filter>>, steer: Option<Arc<dyn Filter>>) -> Rig {
         let pool = HeapPool::leak(8192);
-        let fib = routes();
         let outputs: Vec<_> = (0..PORTS).map(|port| HeapQueue::new(pool, port, ROOM)).collect();
         let buffer = |queue: &HeapQueue| TransmitBuffer::new(Box::new(queue.clone()), 32, 1000);
         let mut buffers: Vec<_> = outputs.iter().map(|queue| Some(buffer(queue))).collect();

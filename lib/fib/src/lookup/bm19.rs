@@ -13,10 +13,10 @@ mod writer;
 
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
-use crate::lookup::Lookup;
 use crate::lookup::simd::Isa;
 use crate::lookup::simd::ipv4::{self, Leaves, Nodes};
-use crate::lookup::table::Table;
+use crate::lookup::table::{Memory, Table};
+use crate::lookup::{Lookup, Parts, Parts4};
 use crate::next_hop::NextHopId;
 
 pub use writer::Bm19Writer;
@@ -47,11 +47,11 @@ enum Words {
 }
 
 impl Words {
-    fn new(wide: bool, len: usize) -> Option<Self> {
+    fn new(memory: &Memory, wide: bool, len: usize) -> Option<Self> {
         let len = len.next_multiple_of(2);
         Some(match wide {
-            false => Self::Narrow(Table::zeroed_slice(len).ok()?),
-            true => Self::Wide(Table::zeroed_slice(len).ok()?),
+            false => Self::Narrow(memory.slice(len).ok()?),
+            true => Self::Wide(memory.slice(len).ok()?),
         })
     }
 
@@ -78,20 +78,44 @@ impl Words {
         }
     }
 
+    fn is_wide(&self) -> bool {
+        matches!(self, Self::Wide(_))
+    }
+
+    fn line(&self) -> Option<u32> {
+        match self {
+            Self::Narrow(words) => words.line(),
+            Self::Wide(words) => words.line(),
+        }
+    }
+
     fn bytes(&self, words: u32) -> usize {
-        words as usize * if matches!(self, Self::Narrow(_)) { 2 } else { 4 }
+        words as usize * if self.is_wide() { 4 } else { 2 }
     }
 }
 
 impl Bm19 {
-    fn new(wide: bool, leaves: u32, groups: u32, isa: Isa) -> Option<Self> {
-        let (leaves, groups) = (Words::new(wide, leaves as usize)?, Words::new(wide, groups as usize * GROUP)?);
-        Some(Self { nodes: Table::zeroed().ok()?, leaves, groups, isa })
+    fn new(memory: &Memory, wide: bool, leaves: u32, groups: u32, isa: Isa) -> Option<Self> {
+        let leaves = Words::new(memory, wide, leaves as usize)?;
+        let groups = Words::new(memory, wide, groups as usize * GROUP)?;
+        Some(Self { nodes: memory.table().ok()?, leaves, groups, isa })
+    }
+
+    /// Where its parts are in an arena.
+    pub(crate) fn parts4(&self) -> Option<Parts4> {
+        Some(Parts4 {
+            nodes: self.nodes.line()?,
+            leaves: self.leaves.line()?,
+            groups: self.groups.line()?,
+            wide: self.leaves.is_wide(),
+            bytes: None,
+            codes: None,
+        })
     }
 
     /// The largest next hop and group number that fit.
     fn max(&self) -> u32 {
-        if matches!(self.leaves, Words::Narrow(_)) { NARROW_MAX } else { NextHopId::MAX }
+        if self.leaves.is_wide() { NextHopId::MAX } else { NARROW_MAX }
     }
 
     /// The node of a slot.
@@ -123,6 +147,10 @@ impl Bm19 {
 impl Lookup<u32> for Bm19 {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn parts(&self) -> Option<Parts> {
+        self.parts4().map(Parts::V4)
     }
 
     #[inline]

@@ -8,13 +8,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::lookup::bm19::{Bm19, Bm19Writer, PLACES};
 use crate::lookup::simd::ipv4::{self, Bytes};
 use crate::lookup::simd::{Isa, prefetch};
-use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
+use crate::lookup::table::{Memory, Table};
+use crate::lookup::{Arena, Lookup, LookupError, LookupWriter, Parts, Parts4, check_id, fit, one_by_one};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
@@ -50,7 +50,20 @@ enum Codes {
     /// A code is an id.
     Ids,
     /// Ids by code, and codes by id. The code [`ASK`] has no id.
-    Table(Arc<([u32; 256], HashMap<u32, u8>)>),
+    Table(Arc<ByCode>),
+}
+
+/// Ids by code, and codes by id.
+struct ByCode {
+    ids: Table<[AtomicU32; 256]>,
+    codes: HashMap<u32, u8>,
+}
+
+impl ByCode {
+    #[inline(always)]
+    fn id(&self, code: u32) -> u32 {
+        self.ids[code as usize & 255].load(Ordering::Relaxed)
+    }
 }
 
 impl Codes {
@@ -58,7 +71,7 @@ impl Codes {
     fn code(&self, leaf: u32) -> u8 {
         match self {
             Self::Ids => leaf.min(ASK) as u8,
-            Self::Table(table) => table.1.get(&leaf).copied().unwrap_or(ASK as u8),
+            Self::Table(table) => table.codes.get(&leaf).copied().unwrap_or(ASK as u8),
         }
     }
 }
@@ -92,6 +105,14 @@ impl Lookup<u32> for Dirb {
         NAME
     }
 
+    fn parts(&self) -> Option<Parts> {
+        let codes = match &self.codes {
+            Codes::Ids => None,
+            Codes::Table(table) => Some(table.ids.line()?),
+        };
+        Some(Parts::V4(Parts4 { bytes: Some(self.bytes.line()?), codes, ..self.bm19.parts4()? }))
+    }
+
     #[inline]
     fn lookup(&self, address: u32) -> NextHopId {
         let code = ipv4::byte(&self.bytes, address);
@@ -100,7 +121,7 @@ impl Lookup<u32> for Dirb {
         match (code, &self.codes) {
             (ASK, _) => self.bm19.lookup(address),
             (code, Codes::Ids) => NextHopId(code),
-            (code, Codes::Table(table)) => NextHopId(table.0[code as usize]),
+            (code, Codes::Table(table)) => NextHopId(table.id(code)),
         }
     }
 
@@ -125,7 +146,7 @@ impl Lookup<u32> for Dirb {
             // A next hop is stored before its code becomes visible.
             fence(Ordering::Acquire);
             if let Codes::Table(table) = &self.codes {
-                ids.iter_mut().for_each(|id| *id = table.0[*id as usize & 255]);
+                ids.iter_mut().for_each(|id| *id = table.id(*id));
             }
             if mask != 0 {
                 self.ask(mask, addresses, ids);
@@ -198,16 +219,25 @@ impl DirbWriter {
         Self::with(auto, Isa::detect(), u32::MAX)
     }
 
+    /// An empty table in memory that others read, too.
+    pub fn in_arena(auto: bool, arena: &Arc<Arena>) -> Result<Self, LookupError> {
+        Self::within(Memory::Arena(arena.clone()), auto, Isa::detect(), u32::MAX)
+    }
+
     /// As [`new`](Self::new), with at most `max_leaves` leaves in BM19, looked up by the instructions of `isa`, which
     /// must be available.
     pub fn with(auto: bool, isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
-        let bm19 = Bm19Writer::with(isa, max_leaves)?;
+        Self::within(Memory::Own, auto, isa, max_leaves)
+    }
+
+    fn within(memory: Memory, auto: bool, isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
         let front = Front {
-            bytes: Arc::new(Table::zeroed().map_err(|_| MEMORY)?),
+            bytes: Arc::new(memory.table().map_err(|_| MEMORY)?),
             codes: Codes::Ids,
             asking: 0,
             asking_at_first: 0,
         };
+        let bm19 = Bm19Writer::within(memory, isa, max_leaves)?;
         let shared = bm19.shared().clone();
         let mut writer =
             Self { bm19, front: Some(front), shared, auto, isa, counted: Counted::default(), behind: false };
@@ -232,7 +262,7 @@ impl DirbWriter {
         let popularity = self.popularity();
         let codes = match popularity.iter().all(|(_, leaf)| *leaf < ASK || is_group(*leaf)) {
             true => Codes::Ids,
-            false => assign(&popularity),
+            false => assign(&popularity, self.bm19.table_memory())?,
         };
         let (mut routed, mut coded) = (0, 0);
         for &(count, leaf) in popularity.iter().filter(|(_, leaf)| *leaf != NextHopId::NO_ROUTE.0) {
@@ -241,7 +271,7 @@ impl DirbWriter {
         }
         // All bytes are painted before anything is replaced, so that an error leaves everything as it was.
         let front = if !self.auto || (routed - coded) * TOO_MANY <= routed {
-            let bytes = Arc::new(Table::zeroed().map_err(|_| MEMORY)?);
+            let bytes = Arc::new(self.bm19.table_memory().table().map_err(|_| MEMORY)?);
             let mut front = Front { bytes, codes, asking: 0, asking_at_first: 0 };
             for slot in 0..SLOTS {
                 // Fresh bytes are 0.
@@ -309,14 +339,16 @@ impl DirbWriter {
 }
 
 /// Assigns the codes to the most popular next hops.
-fn assign(popularity: &[(usize, u32)]) -> Codes {
-    let mut table = ([NO_ID; 256], HashMap::new());
+fn assign(popularity: &[(usize, u32)], memory: &Memory) -> Result<Codes, LookupError> {
+    let ids: Table<[AtomicU32; 256]> = memory.table().map_err(|_| MEMORY)?;
+    ids.iter().for_each(|id| id.store(NO_ID, Ordering::Relaxed));
+    let mut table = ByCode { ids, codes: HashMap::new() };
     let popular = popularity.iter().map(|(_, leaf)| *leaf).filter(|leaf| !is_group(*leaf));
     for (code, id) in (0..ASK as u8).zip(popular) {
-        table.0[usize::from(code)] = id;
-        table.1.insert(id, code);
+        table.ids[usize::from(code)].store(id, Ordering::Relaxed);
+        table.codes.insert(id, code);
     }
-    Codes::Table(Arc::new(table))
+    Ok(Codes::Table(Arc::new(table)))
 }
 
 /// Whether a /24 with this leaf has longer prefixes inside.
@@ -336,7 +368,8 @@ impl LookupWriter<u32> for DirbWriter {
     }
 
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
-        let mut fresh = Self::with(self.auto, self.isa, self.bm19.max_leaves())?;
+        let memory = self.bm19.table_memory().clone();
+        let mut fresh = Self::within(memory, self.auto, self.isa, self.bm19.max_leaves())?;
         fresh.bm19.load(routes)?;
         fresh.recode()?;
         *self = fresh;

@@ -28,8 +28,8 @@ use crate::lookup::compaction::Compaction;
 use crate::lookup::runs::{Run, runs, splice};
 use crate::lookup::simd;
 use crate::lookup::simd::Isa;
-use crate::lookup::table::Table;
-use crate::lookup::{Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
+use crate::lookup::table::{Memory, Table};
+use crate::lookup::{Arena, Lookup, LookupError, LookupWriter, Parts, Parts6, check_id, fit, one_by_one};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use crate::rib::tree::PrefixTree;
@@ -59,8 +59,15 @@ fn leaf(id: NextHopId) -> u32 {
 pub struct Range6 {
     /// Lines of 64 bytes, which are aligned, as a table starts at a page.
     words: Table<[AtomicU32]>,
-    default: AtomicU32,
+    default: Table<[AtomicU32; 1]>,
     isa: Isa,
+}
+
+impl Range6 {
+    #[inline(always)]
+    fn default_id(&self) -> u32 {
+        self.default[0].load(Ordering::Acquire)
+    }
 }
 
 impl Lookup<u128> for Range6 {
@@ -68,16 +75,20 @@ impl Lookup<u128> for Range6 {
         NAME
     }
 
+    fn parts(&self) -> Option<Parts> {
+        Some(Parts::V6(Parts6 { words: self.words.line()?, default: self.default.line()? }))
+    }
+
     #[inline]
     fn lookup(&self, address: u128) -> NextHopId {
         match walk(&self.words, address) {
-            0 => NextHopId(self.default.load(Ordering::Acquire)),
+            0 => NextHopId(self.default_id()),
             leaf => NextHopId(leaf - 1),
         }
     }
 
     fn lookup_batch(&self, addresses: &[u128], ids: &mut [u32]) {
-        simd::range6::range6(self.isa, &self.words, self.default.load(Ordering::Acquire), addresses, ids);
+        simd::range6::range6(self.isa, &self.words, self.default_id(), addresses, ids);
         // A next hop is set before its id becomes visible.
         fence(Ordering::Acquire);
     }
@@ -93,6 +104,7 @@ struct Wear {
 /// The control thread's half.
 pub struct Range6Writer {
     shared: Arc<Range6>,
+    memory: Memory,
     /// Every prefix, from which parts of the table are rebuilt.
     prefixes: PrefixTree<u128, NextHopId>,
     blocks: Blocks,
@@ -122,14 +134,21 @@ impl Range6Writer {
     /// If this processor does not have them.
     pub fn with_lines(limit: u32, isa: Isa) -> Result<Self, LookupError> {
         assert!(Isa::available().contains(&isa), "this processor lacks {isa:?}");
-        Self::with_room(limit.clamp(ROOT_LINES + 1, MAX_LINES), isa)
+        Self::with_room(Memory::Own, limit.clamp(ROOT_LINES + 1, MAX_LINES), isa)
     }
 
-    fn with_room(limit: u32, isa: Isa) -> Result<Self, LookupError> {
+    /// An empty table of at most `limit` lines in memory that others read, too.
+    pub fn in_arena(arena: &Arc<Arena>, limit: u32) -> Result<Self, LookupError> {
+        Self::with_room(Memory::Arena(arena.clone()), limit.clamp(ROOT_LINES + 1, MAX_LINES), Isa::detect())
+    }
+
+    fn with_room(memory: Memory, limit: u32, isa: Isa) -> Result<Self, LookupError> {
         let words = (limit + simd::range6::BEHIND) as usize * LINE;
-        let words = Table::zeroed_slice(words).map_err(|_| LookupError::Memory { structure: NAME })?;
+        let refused = |_| LookupError::Memory { structure: NAME };
+        let (words, default) = (memory.slice(words).map_err(refused)?, memory.table().map_err(refused)?);
         Ok(Self {
-            shared: Arc::new(Range6 { words, default: AtomicU32::new(NextHopId::NO_ROUTE.0), isa }),
+            shared: Arc::new(Range6 { words, default, isa }),
+            memory,
             prefixes: PrefixTree::new(),
             blocks: Blocks::new(ROOT_LINES, limit),
             slots: HashMap::new(),
@@ -151,13 +170,14 @@ impl Range6Writer {
 
     /// A table of these prefixes with room for `room` lines; otherwise as this one.
     fn copy(&self, prefixes: &PrefixTree<u128, NextHopId>, room: u32) -> Result<Self, LookupError> {
-        let mut copy = Self { limit: self.limit, most: self.most, ..Self::with_room(room, self.shared.isa)? };
+        let mut copy =
+            Self { limit: self.limit, most: self.most, ..Self::with_room(self.memory.clone(), room, self.shared.isa)? };
         for (prefix, _) in prefixes.iter() {
             copy.slots.entry((prefix.addr() >> 112) as u16).or_default().prefixes += 1;
         }
         let default = PrefixOf::truncated(0, 0).expect("the shortest length");
         if let Some(id) = prefixes.get(default) {
-            copy.shared.default.store(id.0, Ordering::Relaxed);
+            copy.shared.default[0].store(id.0, Ordering::Relaxed);
         }
         let longer = prefixes.iter().filter(|(prefix, _)| prefix.len() > 0);
         let runs = runs(default, 0, longer.map(|(prefix, &id)| (prefix, leaf(id))));
@@ -278,7 +298,7 @@ impl Range6Writer {
 
     fn apply_default(&mut self, prefix: Prefix6) {
         let default = self.prefixes.get(prefix).map_or(NextHopId::NO_ROUTE, |&id| id);
-        self.shared.default.store(default.0, Ordering::Release);
+        self.shared.default[0].store(default.0, Ordering::Release);
     }
 
     /// Updates the words of a place after these prefixes below them have changed.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The lookup structures by name.
 
-use crate::lookup::Structure;
+use std::sync::Arc;
+
 use crate::lookup::bm19::Bm19Writer;
 use crate::lookup::dir24::Dir24Writer;
 use crate::lookup::dirb::DirbWriter;
@@ -9,6 +10,7 @@ use crate::lookup::dxr::DxrWriter;
 use crate::lookup::poptrie::PoptrieWriter;
 use crate::lookup::range6::Range6Writer;
 use crate::lookup::trie6::Trie6Writer;
+use crate::lookup::{Arena, LookupError, LookupWriter, Structure};
 
 /// DXR with this many direct bits; a macro, as the texts are put together at compile time.
 macro_rules! dxr {
@@ -65,6 +67,45 @@ pub const IPV6: &[Structure<u128>] = &[
         new: || Ok(Box::new(PoptrieWriter::new()?)),
     },
 ];
+
+/// What the in-kernel plane reads of IPv4, by name.
+const IN_ARENA4: [&str; 3] = [AUTO.name, "dirb", "bm19"];
+
+/// An empty structure for IPv4, by name, in memory that the in-kernel plane reads, too.
+///
+/// # Errors
+/// It does not read this one, or the arena has no room.
+pub fn in_arena4(name: &str, arena: &Arc<Arena>) -> Result<Box<dyn LookupWriter<u32>>, LookupError> {
+    match IN_ARENA4.iter().position(|known| *known == name) {
+        Some(0) => Ok(Box::new(DirbWriter::in_arena(true, arena)?)),
+        Some(1) => Ok(Box::new(DirbWriter::in_arena(false, arena)?)),
+        Some(_) => Ok(Box::new(Bm19Writer::in_arena(arena)?)),
+        None => Err(LookupError::Unavailable {
+            structure: known(IPV4.iter().map(|structure| structure.name), name),
+            reason: "the in-kernel plane reads auto, dirb and bm19 for IPv4; choose one of these",
+        }),
+    }
+}
+
+/// An empty structure for IPv6, by name, in memory that the in-kernel plane reads, too.
+///
+/// # Errors
+/// It does not read this one, or the arena has no room.
+pub fn in_arena6(name: &str, arena: &Arc<Arena>) -> Result<Box<dyn LookupWriter<u128>>, LookupError> {
+    if name == RANGE6.name {
+        // An eighth of the arena: a table that is built again exists twice.
+        return Ok(Box::new(Range6Writer::in_arena(arena, (arena.bytes() / 64 / 8) as u32)?));
+    }
+    Err(LookupError::Unavailable {
+        structure: known(IPV6.iter().map(|structure| structure.name), name),
+        reason: "the in-kernel plane reads range6 for IPv6; choose that",
+    })
+}
+
+/// A name among the known ones.
+fn known(mut names: impl Iterator<Item = &'static str>, name: &str) -> &'static str {
+    names.find(|known| *known == name).unwrap_or("this structure")
+}
 
 const AUTO: Structure<u32> = Structure {
     name: "auto",

@@ -5,8 +5,13 @@
 //! are aligned to huge pages, so that no part of them lies in ordinary ones.
 #![allow(unsafe_code)]
 
+mod arena;
+
+pub use arena::Arena;
+
 use std::ops::Deref;
 use std::ptr::{NonNull, null_mut, slice_from_raw_parts_mut};
+use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use zerocopy::FromZeros;
@@ -21,11 +26,55 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct OutOfMemory;
 
-/// A table that is zero when it is made. It takes memory only as its pages are used, 2 MB at a time where the system
-/// provides huge pages.
+/// Where tables are made.
+#[derive(Clone, Default)]
+pub(crate) enum Memory {
+    /// In memory of this process.
+    #[default]
+    Own,
+    /// In memory that others read, too.
+    Arena(Arc<Arena>),
+}
+
+impl Memory {
+    /// A zeroed table of a size known at compile time.
+    pub fn table<T: FromZeros>(&self) -> Result<Table<T>, OutOfMemory> {
+        let (start, owner) = self.take(size_of::<T>(), align_of::<T>())?;
+        Ok(Table { table: start.cast(), owner })
+    }
+
+    /// A zeroed table of `len` words.
+    pub fn slice<T: FromZeros>(&self, len: usize) -> Result<Table<[T]>, OutOfMemory> {
+        let (start, owner) = self.take(len.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?, align_of::<T>())?;
+        let table = NonNull::new(slice_from_raw_parts_mut(start.as_ptr().cast(), len)).ok_or(OutOfMemory)?;
+        Ok(Table { table, owner })
+    }
+
+    fn take(&self, bytes: usize, align: usize) -> Result<(NonNull<u8>, Owner), OutOfMemory> {
+        match self {
+            Self::Own => map(bytes, align).map(|(start, mapped)| (start, Owner::Mapped(mapped))),
+            Self::Arena(arena) => {
+                assert!(align <= arena::LINE, "a table in an arena is aligned to a line");
+                let loan = arena.lend(bytes).ok_or(OutOfMemory)?;
+                Ok((loan.start(), Owner::Lent(loan)))
+            }
+        }
+    }
+}
+
+/// A table that is zero when it is made. Of its own, it takes memory only as its pages are used, 2 MB at a time where the
+/// system provides huge pages.
 pub(crate) struct Table<T: ?Sized> {
     table: NonNull<T>,
-    mapped: usize,
+    owner: Owner,
+}
+
+/// Whose memory a table is in.
+enum Owner {
+    /// Its own, of so many bytes.
+    Mapped(usize),
+    /// An arena's.
+    Lent(arena::Loan),
 }
 
 // SAFETY: it owns its content, as a box does.
@@ -36,17 +85,24 @@ unsafe impl<T: ?Sized + Sync> Sync for Table<T> {}
 impl<T: FromZeros> Table<T> {
     /// A zeroed table of a size known at compile time.
     pub fn zeroed() -> Result<Self, OutOfMemory> {
-        let (start, mapped) = map(size_of::<T>(), align_of::<T>())?;
-        Ok(Self { table: start.cast(), mapped })
+        Memory::Own.table()
     }
 }
 
 impl<T: FromZeros> Table<[T]> {
     /// A zeroed table of `len` words.
     pub fn zeroed_slice(len: usize) -> Result<Self, OutOfMemory> {
-        let (start, mapped) = map(len.checked_mul(size_of::<T>()).ok_or(OutOfMemory)?, align_of::<T>())?;
-        let table = NonNull::new(slice_from_raw_parts_mut(start.as_ptr().cast(), len)).ok_or(OutOfMemory)?;
-        Ok(Self { table, mapped })
+        Memory::Own.slice(len)
+    }
+}
+
+impl<T: ?Sized> Table<T> {
+    /// Its first line, if it is in an arena.
+    pub fn line(&self) -> Option<u32> {
+        match &self.owner {
+            Owner::Mapped(_) => None,
+            Owner::Lent(loan) => Some(loan.line()),
+        }
     }
 }
 
@@ -63,8 +119,11 @@ impl<T: ?Sized> Deref for Table<T> {
 
 impl<T: ?Sized> Drop for Table<T> {
     fn drop(&mut self) {
-        // SAFETY: `map` has mapped it, and a type that needs no initialisation needs no destructor.
-        let _ = unsafe { munmap(self.table.as_ptr().cast(), self.mapped) };
+        // A type that needs no initialisation needs no destructor; an arena's lines are given back by the loan.
+        if let Owner::Mapped(bytes) = self.owner {
+            // SAFETY: `map` has mapped it.
+            let _ = unsafe { munmap(self.table.as_ptr().cast(), bytes) };
+        }
     }
 }
 

@@ -13,7 +13,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use super::{DEAD, EMPTY, FAMILY, ID_BITS, Key, LIVE, NeighborTable, Secret, Slot, VACANT};
+use super::{DEAD, EMPTY, FAMILY, ID_BITS, Key, LIVE, NeighborTable, Secret, Slot, VACANT, empty_slots};
+use crate::lookup::table::Memory;
 use crate::next_hop::NextHopId;
 use crate::publish::grace::{Deferred, Grace};
 use crate::publish::sync::atomic::Ordering;
@@ -26,6 +27,7 @@ pub struct TableMemory(pub usize);
 /// Puts neighbors into a [`NeighborTable`] and takes them out again, under its readers.
 pub struct NeighborTableWriter {
     table: Arc<NeighborTable>,
+    memory: Memory,
     secret: Secret,
     /// The smallest table.
     least: usize,
@@ -51,11 +53,20 @@ impl NeighborTableWriter {
 
     /// An empty table that has never fewer slots than `least`, a power of two from 2 on.
     pub fn with_slots(least: usize) -> Self {
+        Self::within(Memory::Own, least).expect("memory for a small table")
+    }
+
+    pub(crate) fn within(memory: Memory, least: usize) -> Result<Self, TableMemory> {
         assert!(least >= 2 && least.is_power_of_two(), "{least} slots: expected a power of two");
         let secret = Secret::random();
-        let slots = std::iter::repeat_with(Slot::default).take(least).collect();
+        let slots = empty_slots(&memory, least).ok_or(TableMemory(least))?;
         let table = Arc::new(NeighborTable { slots, secret });
-        Self { table, secret, least, live: 0, taken: 0, dead: Deferred::new() }
+        Ok(Self { table, memory, secret, least, live: 0, taken: 0, dead: Deferred::new() })
+    }
+
+    /// The fewest slots, unless another number is given.
+    pub(crate) fn in_memory(memory: Memory) -> Result<Self, TableMemory> {
+        Self::within(memory, Self::LEAST)
     }
 
     /// The workers' half. Another one after an [`insert`](Self::insert) or a [`fit`](Self::fit) that has made the table
@@ -195,10 +206,8 @@ impl NeighborTableWriter {
     fn make_again(&mut self, count: usize) -> Result<(), TableMemory> {
         // A quarter full, so that it is not soon made again.
         let size = (count * 2 * Self::MOST).next_power_of_two().max(self.least);
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(size).map_err(|_| TableMemory(size))?;
-        slots.resize_with(size, Slot::default);
-        let table = NeighborTable { slots: slots.into(), secret: self.secret };
+        let slots = empty_slots(&self.memory, size).ok_or(TableMemory(size))?;
+        let table = NeighborTable { slots, secret: self.secret };
         for (interface, address, id) in self.iter() {
             let key = Key::of(interface, address);
             let empty = |at: &usize| table.slots[*at].what.load(Ordering::Relaxed) == EMPTY;

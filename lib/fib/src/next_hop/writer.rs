@@ -18,6 +18,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::hash::Secret;
+use crate::lookup::table::Memory;
 use crate::next_hop::buckets::{Block, Buckets};
 use crate::next_hop::group::{self, Share};
 use crate::next_hop::{NextHop, NextHopId, NextHops};
@@ -111,11 +112,15 @@ impl NextHopWriter {
 
     /// An empty table with room for `capacity` next hops, at least 1.
     pub fn new(capacity: u32) -> Result<Self, NextHopError> {
+        Self::within(&Memory::Own, capacity)
+    }
+
+    pub(crate) fn within(memory: &Memory, capacity: u32) -> Result<Self, NextHopError> {
         if capacity == 0 || capacity > Self::MAX {
             return Err(NextHopError::Capacity { capacity });
         }
         let ids = capacity + NextHopId::FIRST_FREE;
-        let shared = Arc::new(NextHops::new(ids as usize).ok_or(NextHopError::Memory { capacity })?);
+        let shared = Arc::new(NextHops::new(ids as usize, memory).ok_or(NextHopError::Memory { capacity })?);
         Ok(Self {
             buckets: Buckets::new(shared.buckets()),
             shared,

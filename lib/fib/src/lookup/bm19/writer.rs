@@ -13,7 +13,8 @@ use crate::lookup::compaction::Compaction;
 use crate::lookup::simd::ipv4::Nodes;
 use crate::lookup::simd::{Isa, prefetch};
 use crate::lookup::slots::{Item, Slots};
-use crate::lookup::{Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
+use crate::lookup::table::Memory;
+use crate::lookup::{Arena, Lookup, LookupError, LookupWriter, check_id, fit, one_by_one};
 use crate::next_hop::NextHopId;
 use crate::publish::grace::Grace;
 use perigee_net::Prefix4;
@@ -39,6 +40,7 @@ pub struct Bm19Writer {
     /// By slot: whether there may be groups.
     has_groups: Bits,
     isa: Isa,
+    memory: Memory,
     /// How much room a larger table may have.
     limits: Room,
     compaction: Compaction,
@@ -90,28 +92,38 @@ impl Bm19Writer {
         Self::with(Isa::detect(), MAX_LEAVES)
     }
 
+    /// An empty table in memory that others read, too.
+    pub fn in_arena(arena: &Arc<Arena>) -> Result<Self, LookupError> {
+        Self::within(Memory::Arena(arena.clone()), Isa::detect(), MAX_LEAVES)
+    }
+
     /// An empty table of at most `max_leaves` leaves, looked up by the instructions of `isa`.
     ///
     /// # Panics
     /// If the processor does not have the instructions.
     pub fn with(isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
+        Self::within(Memory::Own, isa, max_leaves)
+    }
+
+    pub(crate) fn within(memory: Memory, isa: Isa, max_leaves: u32) -> Result<Self, LookupError> {
         assert!(Isa::available().contains(&isa), "this processor has no {isa:?}");
         let max_leaves = max_leaves.clamp(1, MAX_LEAVES);
         let slots = Box::new(Slots::new(BITS).ok_or(MEMORY)?);
         let limits = Room { leaves: max_leaves, groups: MAX_GROUPS };
         let room = Room { leaves: MIN_LEAVES.min(max_leaves), groups: MIN_GROUPS };
-        Self::around(slots, false, room, isa, limits).map_err(|_| MEMORY)
+        Self::around(slots, memory, false, room, isa, limits).map_err(|_| MEMORY)
     }
 
     /// A writer for `slots` with nothing encoded yet. Hands the slots back if memory is short.
     fn around(
         slots: Box<Slots>,
+        memory: Memory,
         wide: bool,
         Room { leaves, groups }: Room,
         isa: Isa,
         limits: Room,
     ) -> Result<Self, Box<Slots>> {
-        let Some(shared) = Bm19::new(wide, leaves, groups, isa) else { return Err(slots) };
+        let Some(shared) = Bm19::new(&memory, wide, leaves, groups, isa) else { return Err(slots) };
         let (is_shared, has_groups) = (Bits::new(leaves as usize), Bits::new(1 << BITS));
         let (shared, leaves, groups) = (Arc::new(shared), Blocks::new(0, leaves), Blocks::new(0, groups));
         let (sharers, staged, before, places) = (HashMap::new(), Vec::new(), Vec::new(), (usize::MAX, [0; PLACES]));
@@ -124,6 +136,7 @@ impl Bm19Writer {
             is_shared,
             has_groups,
             isa,
+            memory,
             limits,
             compaction: Compaction::default(),
             behind: false,
@@ -134,14 +147,14 @@ impl Bm19Writer {
     }
 
     /// A table of `slots` with room for changes. Unused room costs no memory, as it is never touched.
-    fn build(slots: Box<Slots>, isa: Isa, limits: Room) -> Result<Self, (Box<Slots>, LookupError)> {
+    fn build(slots: Box<Slots>, memory: Memory, isa: Isa, limits: Room) -> Result<Self, (Box<Slots>, LookupError)> {
         // A prefix starts at most two runs.
         let leaves = (slots.prefixes() as u32).saturating_mul(4).max(MIN_LEAVES).min(limits.leaves);
         let (max_id, long) = slots.survey(24);
         let groups = (2 * long + MIN_GROUPS).min(limits.groups);
         let wide = max_id > NARROW_MAX || groups > NARROW_MAX;
         let mut writer =
-            Self::around(slots, wide, Room { leaves, groups }, isa, limits).map_err(|slots| (slots, MEMORY))?;
+            Self::around(slots, memory, wide, Room { leaves, groups }, isa, limits).map_err(|slots| (slots, MEMORY))?;
         let mut arrays: HashMap<u64, Block> = HashMap::new();
         for slot in 0..writer.slots.len() {
             if writer.slots.base(slot) == 0 && writer.slots.list(slot).is_empty() {
@@ -360,7 +373,7 @@ impl Bm19Writer {
     /// Builds the table again within these limits. After an error the old one is unchanged.
     fn build_again(&mut self, room: Room) -> Result<(), LookupError> {
         let slots = std::mem::replace(&mut self.slots, Box::new(Slots::none()));
-        match Self::build(slots, self.isa, room) {
+        match Self::build(slots, self.memory.clone(), self.isa, room) {
             Ok(built) => {
                 *self = Self { limits: self.limits, ..built };
                 Ok(())
@@ -403,6 +416,11 @@ impl Bm19Writer {
     /// Refuses a prefix that is not in the table.
     pub(crate) fn check_present(&self, prefix: Prefix4) -> Result<(), LookupError> {
         self.slots.check_present(prefix)
+    }
+
+    /// Where its tables are made.
+    pub(crate) fn table_memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// The readers' half, in its concrete type.
@@ -449,7 +467,7 @@ impl LookupWriter<u32> for Bm19Writer {
     fn load(&mut self, routes: &[(Prefix4, NextHopId)]) -> Result<(), LookupError> {
         routes.iter().try_for_each(|(_, id)| check_id(NAME, *id, NextHopId::MAX))?;
         let slots = Box::new(Slots::load(BITS, routes).ok_or(MEMORY)?);
-        *self = Self::build(slots, self.isa, self.limits).map_err(|(_, error)| error)?;
+        *self = Self::build(slots, self.memory.clone(), self.isa, self.limits).map_err(|(_, error)| error)?;
         Ok(())
     }
 

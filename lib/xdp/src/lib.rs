@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+//! The in-kernel plane: an XDP program that forwards by the tables that the router's workers read, too.
+//!
+//! ```text
+//! bpf/plane.c  the program; bpf/plane.o, what clang makes of it, is committed
+//! load         loads it, for who has the privileges; what others get of it are descriptors of maps
+//! publish      the router's side: interfaces, ports, filters and places of tables, written as a whole; counters
+//! rules        filters as the program compares them
+//! layout       what the program and the router share
+//! reasons      the numbers of reasons
+//! mapped       maps in memory: everything unsafe
+//! ```
+#![deny(unsafe_code)]
+
+pub mod layout;
+pub mod load;
+mod mapped;
+mod publish;
+pub mod reasons;
+mod rules;
+
+pub use load::{LoadError, LoadedPlane, Maps, Tried};
+pub use publish::{PlanePort, PlaneView, PublishError, RuleLists, Up, grace};

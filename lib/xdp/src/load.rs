@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+//! Loading the program: for who has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. What others get of it are descriptors.
+
+use crate::layout::{LINE, PORTS, QUEUES};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput, num_possible_cpus};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use thiserror::Error;
+
+/// The compiled program, of `bpf/plane.c`.
+pub const OBJECT: &[u8] = include_bytes!("../bpf/plane.o");
+
+const PROGRAM: &str = "plane";
+
+/// Why there is no plane.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The object is not what this version expects.
+    #[error("the in-kernel plane's object has no {0}; build perigee again")]
+    Missing(&'static str),
+    /// The arena is too small or too large.
+    #[error("an arena of {found} bytes; expected 1 MB to 32 GB")]
+    Arena {
+        /// Bytes asked for.
+        found: usize,
+    },
+    /// The port's number or queue is out of range.
+    #[error("port {port}, queue {queue}; the in-kernel plane has {PORTS} ports with {QUEUES} queues each")]
+    Place {
+        /// The port's number.
+        port: u32,
+        /// The queue's number.
+        queue: u32,
+    },
+    /// The kernel refuses.
+    #[error("the kernel refuses {what}: {source}")]
+    Kernel {
+        /// What it refuses.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+}
+
+fn refused(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> LoadError {
+    move |source| LoadError::Kernel { what, source }
+}
+
+/// The program, and its maps.
+pub struct LoadedPlane {
+    object: Object,
+    cpus: usize,
+    arena: usize,
+}
+
+/// The maps that the router reads and writes.
+#[derive(Debug)]
+pub struct Maps {
+    /// Which settings hold.
+    pub state: OwnedFd,
+    /// What is published as a whole.
+    pub settings: OwnedFd,
+    /// Tables that are patched in place.
+    pub arena: OwnedFd,
+    /// What is counted, by processor.
+    pub counters: OwnedFd,
+    /// How many processors there are.
+    pub cpus: usize,
+    /// Bytes of the arena.
+    pub arena_bytes: usize,
+}
+
+impl LoadedPlane {
+    /// Loads the program, with an arena of so many bytes.
+    ///
+    /// # Errors
+    /// The kernel refuses it: privileges, memory, or the verifier.
+    pub fn load(arena: usize) -> Result<LoadedPlane, LoadError> {
+        if !((1 << 20)..=(32 << 30)).contains(&arena) {
+            return Err(LoadError::Arena { found: arena });
+        }
+        let cpus = num_possible_cpus().map_err(refused("to say how many processors there are"))?;
+        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("the in-kernel plane's object"))?;
+        let lines = arena / LINE;
+        for (name, count) in [("arena", lines), ("counters", cpus)] {
+            let mut map = open.maps_mut().find(|map| map.name() == name).ok_or(LoadError::Missing("map"))?;
+            map.set_max_entries(count as u32).map_err(refused("the size of a map"))?;
+        }
+        let object = open.load().map_err(refused("to load the in-kernel plane"))?;
+        Ok(LoadedPlane { object, cpus, arena: lines * LINE })
+    }
+
+    fn descriptor(&self, name: &'static str) -> Result<OwnedFd, LoadError> {
+        let map = self.object.maps().find(|map| map.name() == name).ok_or(LoadError::Missing(name))?;
+        let copied = map.as_fd().try_clone_to_owned();
+        copied.map_err(|error| refused("another descriptor of a map")(libbpf_rs::Error::from(error)))
+    }
+
+    /// The maps that the router reads and writes.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn maps(&self) -> Result<Maps, LoadError> {
+        Ok(Maps {
+            state: self.descriptor("state")?,
+            settings: self.descriptor("settings")?,
+            arena: self.descriptor("arena")?,
+            counters: self.descriptor("counters")?,
+            cpus: self.cpus,
+            arena_bytes: self.arena,
+        })
+    }
+
+    /// Sends what leaves by a port to an interface of Linux, of this thread's network namespace, by its index.
+    ///
+    /// # Errors
+    /// There is no such port or interface.
+    pub fn set_device(&self, port: u32, link: u32) -> Result<(), LoadError> {
+        if port as usize >= PORTS {
+            return Err(LoadError::Place { port, queue: 0 });
+        }
+        self.set("devices", port, &link.to_ne_bytes(), "an interface to send to")
+    }
+
+    /// Hands what a port's queue receives, and the plane does not finish, to an AF_XDP socket that is bound to it.
+    ///
+    /// # Errors
+    /// There is no such port or queue, or the socket is none.
+    pub fn set_socket(&self, port: u32, queue: u32, socket: impl AsFd) -> Result<(), LoadError> {
+        if port as usize >= PORTS || queue as usize >= QUEUES {
+            return Err(LoadError::Place { port, queue });
+        }
+        let socket = socket.as_fd().as_raw_fd().to_ne_bytes();
+        self.set("sockets", port * QUEUES as u32 + queue, &socket, "a socket to hand packets on to")
+    }
+
+    fn set(&self, map: &'static str, key: u32, value: &[u8], what: &'static str) -> Result<(), LoadError> {
+        let found = self.object.maps().find(|known| known.name() == map).ok_or(LoadError::Missing(map))?;
+        found.update(&key.to_ne_bytes(), value, MapFlags::ANY).map_err(refused(what))
+    }
+
+    /// Runs the program on a frame as if it came in by an interface of Linux, some times, without sending anything:
+    /// BPF_PROG_TEST_RUN.
+    ///
+    /// # Errors
+    /// The kernel refuses: a frame of less than 14 bytes, or an interface that does not exist.
+    pub fn try_frame(&self, frame: &[u8], link: u32, repeat: u32) -> Result<Tried, LoadError> {
+        let program = self.object.progs_mut().find(|program| program.name() == PROGRAM);
+        let program = program.ok_or(LoadError::Missing(PROGRAM))?;
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let context = [0, frame.len() as u32, 0, link, 0, 0];
+        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut out = vec![0; frame.len() + 256];
+        let output = program
+            .test_run(ProgramInput {
+                context_in: Some(&mut context),
+                data_in: Some(frame),
+                data_out: Some(&mut out),
+                repeat,
+                ..ProgramInput::default()
+            })
+            .map_err(refused("to try a frame"))?;
+        let action = output.return_value;
+        let length = output.data.as_ref().map_or(0, |data| data.len());
+        let nanoseconds = output.duration.as_nanos() as u64;
+        out.truncate(length);
+        Ok(Tried { action, frame: out, nanoseconds })
+    }
+}
+
+/// What came of a frame that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// The program's result: `XDP_ABORTED` 0, `XDP_DROP` 1, `XDP_PASS` 2, `XDP_TX` 3, `XDP_REDIRECT` 4.
+    pub action: u32,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+    /// How long one run took, on average, in ns.
+    pub nanoseconds: u64,
+}
