@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Seconds between two samples.
 const SAMPLE: f64 = 5.0;
+/// Seconds without events before the end: the tester listens for half a second after its last frame, and a script that
+/// does not return holds frames for longer.
+const QUIET: f64 = 5.0;
 /// How long memory has to go back once the traffic is over.
 const REST: Duration = Duration::from_secs(60);
 
@@ -221,7 +224,7 @@ fn soak(
     let elapsed = || began.elapsed().as_secs_f64();
     while elapsed() < seconds {
         let now = elapsed();
-        if now >= next_event {
+        if now >= next_event && (now < seconds - QUIET || seconds < 2.0 * QUIET) {
             scene.disturb(&mut random, &mut happened);
             // Between nothing and twice the pause.
             next_event = elapsed() + args.pause * f64::from(random.below(2000)) / 1000.0;
