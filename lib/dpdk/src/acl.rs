@@ -19,12 +19,14 @@ pub const MAX_RULES: usize = 1 << 20;
 pub struct AclFilter {
     v4: Table,
     v6: Table,
+    rules: Vec<Rule>,
 }
 
 impl AclFilter {
     /// Compiles a list; the first rule that matches decides.
     pub fn new(eal: &Eal, rules: &[Rule]) -> Result<AclFilter> {
-        Ok(AclFilter { v4: Table::new(eal, Family::V4, rules)?, v6: Table::new(eal, Family::V6, rules)? })
+        let (v4, v6) = (Table::new(eal, Family::V4, rules)?, Table::new(eal, Family::V6, rules)?);
+        Ok(AclFilter { v4, v6, rules: rules.to_vec() })
     }
 }
 
@@ -36,6 +38,10 @@ impl Filter for AclFilter {
 
     fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
         self.v6.judge(keys, to);
+    }
+
+    fn rules(&self) -> Option<&[Rule]> {
+        Some(&self.rules)
     }
 }
 

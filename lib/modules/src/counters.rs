@@ -179,6 +179,18 @@ impl Counters {
         self.reasons[reason.index()].add(n as u64);
     }
 
+    /// Sets what has been counted under a reason so far, by somebody else.
+    pub fn set_reason(&self, reason: Reason, packets: u64) {
+        self.reasons[reason.index()].set(packets);
+    }
+
+    /// Sets how many packets have come into a module so far, by somebody else's count.
+    pub fn set_module(&self, index: usize, packets: u64) {
+        if let Some(module) = self.modules.get(index) {
+            module.packets.set(packets);
+        }
+    }
+
     /// A counter or gauge of the script, by its number.
     pub fn value(&self, number: u16) -> Option<&Counter> {
         self.values.get(usize::from(number))

@@ -29,6 +29,8 @@ pub struct Exceptions {
     by_destination: HashMap<Prefix, Bucket>,
     /// The lengths of the destinations, the longest first: of IPv4, of IPv6.
     lengths: [Vec<u8>; 2],
+    /// What workers look at, as a list that "denies" such packets.
+    coarse: Vec<Rule>,
 }
 
 /// The exceptions of one destination.
@@ -56,7 +58,8 @@ impl Exceptions {
             }
         }
         let lengths = lengths.map(|lengths| lengths.into_iter().rev().collect());
-        Some(Exceptions { by_destination, lengths })
+        let coarse = list.iter().map(|exception| Rule::deny(exception.tuple)).collect();
+        Some(Exceptions { by_destination, lengths, coarse })
     }
 
     fn buckets(&self, destination: IpAddr) -> impl Iterator<Item = (u8, &Bucket)> {
@@ -184,6 +187,10 @@ impl Filter for Exceptions {
 
     fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
         keys.iter().zip(to).for_each(|(key, to)| *to = verdict(self.may_be_about6(key)));
+    }
+
+    fn rules(&self) -> Option<&[Rule]> {
+        Some(&self.coarse)
     }
 }
 

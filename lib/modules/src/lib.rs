@@ -42,6 +42,6 @@ pub use context::{Context, PuntSink, Punted};
 pub use counters::{Counter, Counters};
 pub use reason::{CustomReasons, Kind, Reason, ReasonInfo};
 pub use registry::ModuleId;
-pub use tables::Tables;
+pub use tables::{RuleLists, Tables};
 pub use taps::Taps;
 pub use trace::Trace;

@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Three lists made of one: for packets that show their whole 5-tuple, and for those that do not. To these the
 /// strictest rule applies that could match. `F` takes a key's missing fields for what they hold, 0.
 pub struct Strict<F> {
+    rules: Vec<Rule>,
     whole: F,
     /// By [`Missing`], from its second value on; `None` where the list is the same.
     others: [Option<F>; 2],
@@ -24,7 +25,11 @@ impl<F> Strict<F> {
             let list = strictest(rules, missing);
             (list != rules).then(|| compile(&list)).transpose()
         };
-        Ok(Strict { whole: compile(rules)?, others: [other(Missing::Ports)?, other(Missing::Protocol)?] })
+        Ok(Strict {
+            rules: rules.to_vec(),
+            whole: compile(rules)?,
+            others: [other(Missing::Ports)?, other(Missing::Protocol)?],
+        })
     }
 
     fn judge<const N: usize>(&self, keys: &[Key<N>], to: &mut [Verdict], list: fn(&F, &[Key<N>], &mut [Verdict])) {
@@ -49,6 +54,10 @@ impl<F: Filter> Filter for Strict<F> {
 
     fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
         self.judge(keys, to, F::judge6);
+    }
+
+    fn rules(&self) -> Option<&[Rule]> {
+        Some(&self.rules)
     }
 }
 
@@ -134,6 +143,10 @@ impl Filter for LinearFilter {
 
     fn judge6(&self, keys: &[Key6], to: &mut [Verdict]) {
         keys.iter().zip(to).for_each(|(key, to)| *to = self.verdict6(key));
+    }
+
+    fn rules(&self) -> Option<&[Rule]> {
+        Some(&self.0)
     }
 }
 

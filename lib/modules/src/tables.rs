@@ -5,7 +5,7 @@
 use crate::exceptions::Exceptions;
 use crate::hits::Hits;
 use crate::policer::Policer;
-use crate::rules::Filter;
+use crate::rules::{Filter, Rule};
 use crate::taps::Taps;
 use perigee_fib::{Fib, Interfaces, Lookup, MulticastTable, NeighborTable, NextHop, NextHopId, NextHops};
 use perigee_net::{InterfaceId, MacAddr, ReversePath};
@@ -49,6 +49,15 @@ pub struct Tables {
     ports: Vec<PortView>,
     /// The view of a port that does not exist: no frame is its own.
     pub(crate) nobody: PortView,
+}
+
+/// The lists that packets are compared with; of each, the first rule that is about a packet decides.
+#[derive(Clone, Debug, Default)]
+pub struct RuleLists {
+    /// The configured filters.
+    pub filters: Vec<Rule>,
+    /// What the slow path gets, whatever the filters say of those that they let pass: all of these rules "deny".
+    pub steered: Vec<Rule>,
 }
 
 /// What classify needs of a port.
@@ -172,6 +181,21 @@ impl Tables {
     /// These tables, with taps.
     pub fn with_taps(self, taps: Option<Arc<Taps>>) -> Tables {
         Tables { taps, ..self }.complete()
+    }
+
+    /// The lists that packets are compared with, for who compares them otherwise; `None` if one of them is not known
+    /// any more.
+    pub fn rule_lists(&self) -> Option<RuleLists> {
+        let exceptions = self.exceptions.as_deref().map(|exceptions| exceptions as &dyn Filter);
+        let list = |filter: Option<&dyn Filter>| filter.map_or(Some(Vec::new()), |f| f.rules().map(<[_]>::to_vec));
+        let mut steered = list(self.steer.as_deref())?;
+        steered.extend(list(exceptions)?);
+        Some(RuleLists { filters: list(self.filter.as_deref())?, steered })
+    }
+
+    /// A number that is another one where hits of filters count from zero again.
+    pub fn hits_identity(&self) -> usize {
+        Arc::as_ptr(&self.hits).addr()
     }
 
     /// Whether a capture or a trace is on.

@@ -66,6 +66,10 @@ pub trait Filter: Send + Sync {
     fn judge4(&self, keys: &[Key4], to: &mut [Verdict]);
     /// Writes the verdict about each IPv6 key to its place in `to`, which is as long.
     fn judge6(&self, keys: &[Key6], to: &mut [Verdict]);
+    /// The list that it was compiled from, for who compiles it otherwise; `None` if that is not known any more.
+    fn rules(&self) -> Option<&[Rule]> {
+        None
+    }
 }
 
 #[cfg(test)]
