@@ -24,6 +24,9 @@ struct Arguments {
     /// The driver of perigee's ports: packet, xdp (as root), dpdk:af_packet, or dpdk:af_xdp (as root)
     #[arg(long, default_value = "packet")]
     driver: String,
+    /// What forwards in perigee: worker, or xdp (as root), the in-kernel plane, whose ports have the driver xdp
+    #[arg(long, default_value = "worker", conflicts_with = "driver")]
+    plane: String,
     /// Threads of perigee's slow path
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     slow_paths: u16,
@@ -43,7 +46,7 @@ struct Arguments {
     #[arg(long, short)]
     verbose: bool,
     /// Run all rows for perigee and for Linux, and write docs/conformance.md
-    #[arg(long, conflicts_with_all = ["target", "row", "json", "driver", "slow_paths", "links"])]
+    #[arg(long, conflicts_with_all = ["target", "row", "json", "driver", "plane", "slow_paths", "links"])]
     write: bool,
     /// Print all rows instead of running them; those whose judgement was compared with the RFC's text have a star
     #[arg(long)]
@@ -96,7 +99,7 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     let captures = arguments.pcap.as_ref().map(std::path::absolute).transpose()?;
     let (links, verbose) = (arguments.links.into(), arguments.verbose && !arguments.json);
     let request = Request {
-        target: target(&arguments.target, &arguments.driver, arguments.slow_paths)?,
+        target: target(&arguments.target, &opened(arguments), arguments.slow_paths)?,
         rows,
         links,
         verbose,
@@ -116,9 +119,17 @@ fn work(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn target(name: &str, driver: &str, slow_paths: u16) -> Result<Target> {
+/// How perigee's ports are opened, as a line of its configuration.
+fn opened(arguments: &Arguments) -> String {
+    match arguments.plane.as_str() {
+        "worker" => format!("driver = \"{}\"", arguments.driver),
+        plane => format!("plane = \"{plane}\""),
+    }
+}
+
+fn target(name: &str, opened: &str, slow_paths: u16) -> Result<Target> {
     Ok(match name {
-        "perigee" => Target::Perigee { program: perigee_lab::program()?, driver: driver.to_owned(), slow_paths },
+        "perigee" => Target::Perigee { program: perigee_lab::program()?, opened: opened.to_owned(), slow_paths },
         "linux" => Target::Linux,
         "" => bail!("found an empty --target, expected perigee, linux or a command line"),
         line => Target::Command(line.to_owned()),

@@ -286,6 +286,11 @@ fn start(lab: &perigee_lab::World, request: &Request, world: World) -> Judged<(B
     let host = lab.namespace(world.name())?;
     for (index, side) in (0..).zip(sides) {
         connect(lab, &host, world, *side, index)?;
+        if request.target.forwards_in_kernel() {
+            // What an XDP program redirects to the near end is sent only then; single packets are not merged.
+            let far = far_end(world, *side);
+            perigee_lab::run(&mut Namespace::Router.command(&format!("ethtool -K {far} gro on"))).output()?;
+        }
         let near = side.interface();
         if request.target != Target::Linux {
             // What comes from there comes from the router that is tested.

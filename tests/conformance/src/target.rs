@@ -21,8 +21,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// What is tested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// `perigee run`, the program, with this driver of its ports and as many threads of its slow path.
-    Perigee { program: PathBuf, driver: String, slow_paths: u16 },
+    /// `perigee run`, the program, with this line in its ports and as many threads of its slow path.
+    Perigee { program: PathBuf, opened: String, slow_paths: u16 },
     /// The kernel's own forwarding.
     Linux,
     /// A command line of the shell.
@@ -48,14 +48,19 @@ pub enum Running {
 }
 
 impl Target {
+    /// Whether it is perigee, and its ports are the in-kernel plane's.
+    pub fn forwards_in_kernel(&self) -> bool {
+        matches!(self, Target::Perigee { opened, .. } if opened.starts_with("plane"))
+    }
+
     /// Starts it. Its interfaces are there, without addresses; it need not forward yet.
     ///
     /// # Errors
     /// It cannot be started so; or it need not be able to, and is not.
     pub fn start(&self, place: &Place) -> Judged<Running> {
         match self {
-            Target::Perigee { program, driver, slow_paths } => {
-                Ok(Running::Perigee(perigee::start(place, program, driver, *slow_paths)?))
+            Target::Perigee { program, opened, slow_paths } => {
+                Ok(Running::Perigee(perigee::start(place, program, opened, *slow_paths)?))
             }
             Target::Linux => linux::start(place).map(|()| Running::Kernel).map_err(Into::into),
             Target::Command(line) => command::start(place, line),

@@ -53,7 +53,8 @@ impl Router {
         let report = self.report.get_or_init(|| {
             let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
             let program = perigee_lab::program().map_err(|error| format!("{error:#}"))?;
-            let target = Target::Perigee { program, driver: "packet".to_owned(), slow_paths: self.slow_paths };
+            let target =
+                Target::Perigee { program, opened: "driver = \"packet\"".to_owned(), slow_paths: self.slow_paths };
             let request = Request { target, rows: asked.to_vec(), links: 3, verbose: true, captures: None };
             run::run(&request, |_| {}).map_err(|error| format!("{error:#}"))
         });

@@ -10,10 +10,10 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
-pub(super) fn start(place: &Place, program: &Path, driver: &str, slow_paths: u16) -> Result<Router> {
+pub(super) fn start(place: &Place, program: &Path, opened: &str, slow_paths: u16) -> Result<Router> {
     let name = place.world.name();
     let (file, socket) = (place.folder.join(format!("{name}.toml")), place.folder.join(format!("{name}.sock")));
-    fs::write(&file, configuration(place, driver, slow_paths, &socket))
+    fs::write(&file, configuration(place, opened, slow_paths, &socket))
         .with_context(|| format!("{} cannot be written", file.display()))?;
     let launch = Launch {
         program: program.to_owned(),
@@ -39,7 +39,7 @@ fn shortened(error: &str) -> anyhow::Error {
     anyhow!("the router did not start: {wrong}")
 }
 
-fn configuration(place: &Place, driver: &str, slow_paths: u16, socket: &Path) -> String {
+fn configuration(place: &Place, opened: &str, slow_paths: u16, socket: &Path) -> String {
     let settings = place.world.settings();
     let name = place.world.name();
     let rate = if settings.limited { 10 } else { 1_000_000 };
@@ -54,7 +54,7 @@ fn configuration(place: &Place, driver: &str, slow_paths: u16, socket: &Path) ->
         // Writing to a string does not fail.
         let _ = write!(
             text,
-            "\n[port.{side}]\ninterface = \"{}\"\ndriver = \"{driver}\"\nmtu = {}\naddresses = {addresses:?}\n",
+            "\n[port.{side}]\ninterface = \"{}\"\n{opened}\nmtu = {}\naddresses = {addresses:?}\n",
             side.interface(),
             side.mtu()
         );
