@@ -36,6 +36,7 @@ mod multicast;
 mod multipath;
 mod neighbors;
 mod ospf;
+mod plane;
 mod privileges;
 mod protocols;
 mod refusals;
@@ -95,6 +96,7 @@ const ALL: &[&[Scenario]] = &[
     multipath::SCENARIOS,
     neighbors::SCENARIOS,
     ospf::SCENARIOS,
+    plane::SCENARIOS,
     privileges::SCENARIOS,
     protocols::SCENARIOS,
     refusals::SCENARIOS,

@@ -16,7 +16,7 @@ perigee_tests::scenarios![
 ];
 
 /// Starts `perigee WORDS...` for the router, and waits until it has received something of the stream: the tap is on.
-fn start(world: &World, words: &[&str]) -> Process {
+pub(crate) fn start(world: &World, words: &[&str]) -> Process {
     let mut command = Command::new(perigee());
     command.args(words).args(["--socket", "/run/t.sock"]).env("NO_COLOR", "1");
     let process = world.start(&mut command);

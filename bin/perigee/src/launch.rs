@@ -7,6 +7,7 @@
 
 mod claims;
 mod linux;
+mod plane;
 mod ports;
 mod running;
 mod start;
@@ -32,8 +33,8 @@ use perigee_lua::{Script, Scripts};
 use perigee_modules::{Context, Counters, CustomReasons, PuntSink, Punted};
 use perigee_packet::{Pool, TransmitBuffer};
 use perigee_router::{
-    AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, LinuxParts, Lookups, Mailbox, Ports,
-    Rebuild, Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers, wire, wiring,
+    AssistantBell, AssistantParts, AssistantThread, Assistants, Forwarding, KernelPlane, LinuxParts, Lookups, Mailbox,
+    PlaneThread, Ports, Rebuild, Settings, SlowParts, Staging, WorkerEnd, WorkerQueues, Workers, wire, wiring,
 };
 use perigee_worker::{Clock, Idle, PuntReader, Stop, Worker, WorkerParts, punt_rings};
 use ports::{Opened, open_ports, pci_devices, queues, router_port, worker_nodes};
@@ -194,7 +195,11 @@ fn staging(tables: Staging, custom: Arc<CustomReasons>) -> perigee_lua::Staging 
 fn tables(config: &Config, eal: &Eal, opened: &Opened) -> Result<(Forwarding, DpdkFilters)> {
     let rebuild = DpdkFilters { eal: eal.clone(), done: opened.steered.clone() };
     let filters = rebuild.filters(config).map_err(|error| anyhow!(error))?;
-    Ok((Forwarding::new(config, &opened.infos, filters, lookups(config))?, rebuild))
+    let lookups = match &opened.plane {
+        Some(plane) => check::lookups().in_arena(plane.arena()),
+        None => lookups(config),
+    };
+    Ok((Forwarding::new(config, &opened.infos, filters, lookups)?, rebuild))
 }
 
 /// The lookup structures; on a machine with several NUMA nodes in a copy for each of those that have workers.
@@ -346,13 +351,16 @@ fn assemble(
     let copy = |node: Option<u16>| nodes.iter().position(|own| Some(*own) == node).unwrap_or(0);
     let places: Vec<_> =
         config.workers.iter().zip(of_workers).map(|(worker, node)| (worker.core, copy(node))).collect();
-    let ports = opened.ports.iter().zip(twins).map(router_port).collect();
+    let plane = opened.plane.clone().map(|plane| plane as Arc<dyn KernelPlane>);
+    let plane_thread = plane.clone().map(|plane| PlaneThread::new(plane, forwarding.subscribe(), common.stop.clone()));
+    let of_config = config.ports.iter().zip(opened.ports.iter().zip(twins));
+    let ports = of_config.map(|(config, port)| router_port(port, config, opened.plane.as_ref())).collect();
     let read = scripts::reader(opened.helper.as_ref());
     let slow = SlowParts {
         version: version(&config, path),
         ports: Ports::new(&config, ports, wiring.slow, below),
         settings: Settings { config, path: std::path::absolute(path)?, machine, read: read.clone() },
-        workers: Workers::new(ends, common.custom.clone()),
+        workers: Workers::new(ends, common.custom.clone()).and_plane(plane),
         assistants,
         forwarding,
         scripts: Box::new(LuaScripts(scripts.clone(), read)),
@@ -381,6 +389,6 @@ fn assemble(
         helper: opened.helper,
         twins: HeldTwins::default(),
     };
-    running.start_threads(&eal, workers, &places, &scripts, helpers, (slow, linux))?;
+    running.start_threads(&eal, workers, &places, &scripts, (helpers, plane_thread), (slow, linux))?;
     Ok(running)
 }

@@ -69,7 +69,7 @@ pub use mistake::{ConfigError, Mistake};
 pub use model::Config;
 pub use neighbors::Neighbor;
 pub use policer::Policer;
-pub use ports::{Device, LinuxDriver, Port};
+pub use ports::{Device, LinuxDriver, Plane, Port};
 pub use router::{HelperDeath, Idle, OverBudget, Router, default_socket};
 pub use routes_file::parse_routes;
 pub use section::Reload;

@@ -46,6 +46,10 @@ section! {
         /// between ports by packet sockets. Other ports send segments, as does everybody where it is false; counters of ports
         /// count segments in any case.
         super_frames: bool, boolean(), default true, restart;
+        /// What forwards packets that come in by the port: `worker`, the router's workers; `xdp`, an XDP program in the kernel,
+        /// which sends them on to other such ports and gives workers what it does not finish (docs/planes.md). It needs an
+        /// `interface`, which is opened by `driver = "xdp"`, and root.
+        plane: Plane, choice(PLANES), default Plane::Worker, restart;
         /// Whether Linux sees the port, by a TAP interface of the same name, its twin. A twin needs `CAP_NET_ADMIN`.
         twin: bool, boolean(), default true, restart;
     }
@@ -76,6 +80,17 @@ const DRIVERS: &[(&str, LinuxDriver)] = &[
     ("dpdk:af_packet", LinuxDriver::AfPacket),
     ("dpdk:af_xdp", LinuxDriver::AfXdp),
 ];
+
+const PLANES: &[(&str, Plane)] = &[("worker", Plane::Worker), ("xdp", Plane::Xdp)];
+
+/// What forwards the packets that come in by a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plane {
+    /// The router's workers.
+    Worker,
+    /// An XDP program in the kernel.
+    Xdp,
+}
 
 /// Where a port's packets come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +135,8 @@ pub(crate) fn read_ports(root: &mut Section, context: &Context, router: &Router)
         let device = DeviceKeys::read(&mut section, context).resolve(&name, &section);
         let opens = At { value: opened(&device.value), span: device.span };
         let policer = read_table(&mut section, "policer", |s| Policer::read(s, context));
-        let port = Port::read(&mut section, context, name.value.clone(), device.value, policer);
+        let mut port = Port::read(&mut section, context, name.value.clone(), device.value, policer);
+        open_for_plane(&mut port, &section);
         check_twin(&name, &port, router, &section);
         if let Some(first) = devices.claim(opens.value, &port.name) {
             mistakes.add(
@@ -168,6 +184,28 @@ fn check_name(name: &At<String>, section: &Section) {
         let message =
             format!("found the port name {text:?}, expected another: `perigee capture {text}` captures all {text}");
         section.mistakes().add(&name.span, message);
+    }
+}
+
+/// The in-kernel plane's ports are opened by AF_XDP sockets.
+fn open_for_plane(port: &mut Port, section: &Section) {
+    if port.plane == Plane::Worker {
+        return;
+    }
+    let driver_is_given = section.place("driver").is_some();
+    let place = section.place("plane").unwrap_or(section.span.clone());
+    match &mut port.device {
+        Device::Linux { driver: LinuxDriver::Xdp, .. } => {}
+        Device::Linux { driver, .. } if !driver_is_given => *driver = LinuxDriver::Xdp,
+        Device::Linux { .. } => section.mistakes().add(
+            &place,
+            "found `plane = \"xdp\"` with another driver, expected `driver = \"xdp\"` or none: the in-kernel plane hands \
+             packets on by AF_XDP",
+        ),
+        Device::Dpdk(_) => section.mistakes().add(
+            &place,
+            "found `plane = \"xdp\"` with `device`, expected it with `interface`: the in-kernel plane is for Linux interfaces",
+        ),
     }
 }
 

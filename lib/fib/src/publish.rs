@@ -33,6 +33,8 @@ pub struct Published<T> {
     next_index: usize,
     /// Replaced values, each with the version that replaced it; oldest first.
     retired: VecDeque<(u64, Arc<T>)>,
+    /// Called at every new version.
+    wake: Option<Box<dyn Fn() + Send>>,
 }
 
 struct Registration {
@@ -44,7 +46,12 @@ impl<T> Published<T> {
     /// Publishes `value` as version 0.
     pub fn new(value: T) -> Self {
         let shared = Shared { version: AtomicU64::new(0), current: Mutex::new(Arc::new(value)) };
-        Self { shared: Arc::new(shared), subscribers: Vec::new(), next_index: 0, retired: VecDeque::new() }
+        Self { shared: Arc::new(shared), subscribers: Vec::new(), next_index: 0, retired: VecDeque::new(), wake: None }
+    }
+
+    /// Calls this at every new version from now on: for a subscriber that sleeps.
+    pub fn wake_by(&mut self, wake: Box<dyn Fn() + Send>) {
+        self.wake = Some(wake);
     }
 
     /// A new subscriber, which holds the current value; to be moved to its worker.
@@ -85,7 +92,9 @@ impl<T> Published<T> {
 
     /// Release: a worker that sees the new version also sees every store made before it.
     fn bump(&self) -> u64 {
-        self.shared.version.fetch_add(1, Ordering::Release) + 1
+        let version = self.shared.version.fetch_add(1, Ordering::Release) + 1;
+        self.wake.iter().for_each(|wake| wake());
+        version
     }
 
     /// Whether every subscriber has passed a batch boundary since `version` was published, and holds it or a later one.

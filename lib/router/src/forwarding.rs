@@ -143,6 +143,11 @@ impl Forwarding {
         lock(&self.published).subscribe()
     }
 
+    /// Calls this at every new version of the workers' tables: for a subscriber that sleeps.
+    pub fn wake_by(&self, wake: Box<dyn Fn() + Send>) {
+        lock(&self.published).wake_by(wake);
+    }
+
     /// The tables that scripts are loaded with.
     pub fn staging(&self) -> Staging {
         self.staging.clone()

@@ -4,8 +4,9 @@
 use perigee_config::{AUTO, FibChoice, FibNames};
 use perigee_fib::lookup::nodes::{PerNode, Place};
 use perigee_fib::structures::{self, DEFAULT4, DEFAULT6};
-use perigee_fib::{FibError, FibWriter, LookupError, LookupWriter, Structure};
+use perigee_fib::{Arena, FibError, FibWriter, LookupError, LookupWriter, Structure};
 use perigee_net::Address;
+use std::sync::Arc;
 
 /// The lookup structures of both families, by name.
 #[derive(Clone)]
@@ -14,12 +15,17 @@ pub struct Lookups {
     v6: Vec<Structure<u128>>,
     /// Copies of each, and where they are; `None`: one, wherever its memory happens to be.
     nodes: Option<(usize, Place)>,
+    /// The memory that the in-kernel plane reads as well, if there is such a plane.
+    arena: Option<Arc<Arena>>,
 }
+
+/// Room for next hops in an arena, which takes memory for all of them.
+const ARENA_NEXT_HOPS: u32 = 1 << 17;
 
 impl Default for Lookups {
     /// Those of perigee_fib.
     fn default() -> Self {
-        Self { v4: structures::IPV4.to_vec(), v6: structures::IPV6.to_vec(), nodes: None }
+        Self { v4: structures::IPV4.to_vec(), v6: structures::IPV6.to_vec(), nodes: None, arena: None }
     }
 }
 
@@ -38,6 +44,12 @@ impl Lookups {
         Self { nodes: Some((copies, place)), ..self }
     }
 
+    /// The same in memory that the in-kernel plane reads as well: one copy, of the structures that it knows.
+    #[must_use]
+    pub fn in_arena(self, arena: Arc<Arena>) -> Self {
+        Self { arena: Some(arena), ..self }
+    }
+
     /// Their names, for the configuration.
     pub fn names(&self) -> FibNames {
         fn names<A: Address>(list: &[Structure<A>]) -> Vec<String> {
@@ -51,6 +63,12 @@ impl Lookups {
     /// # Errors
     /// A structure cannot be made.
     pub fn make(&self, choice: &FibChoice, gateways: u32) -> Result<FibWriter, FibError> {
+        if let Some(arena) = &self.arena {
+            let name =
+                |name: &str, default: &'static str| if name == AUTO { default.to_owned() } else { name.to_owned() };
+            let (v4, v6) = (name(&choice.v4, DEFAULT4.name), name(&choice.v6, DEFAULT6.name));
+            return FibWriter::in_arena(arena, gateways.min(ARENA_NEXT_HOPS), &v4, &v6);
+        }
         let v4 = one(&self.v4, &choice.v4, DEFAULT4, &self.nodes)?;
         let v6 = one(&self.v6, &choice.v6, DEFAULT6, &self.nodes)?;
         FibWriter::with(gateways, v4, v6)

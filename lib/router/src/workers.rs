@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The workers as the slow path's thread sees them: their punt rings, their counters, and whether they are alive.
 
+use crate::plane::KernelPlane;
 use perigee_modules::{Counters, CustomReasons, Punted};
 use perigee_worker::PuntReader;
 use std::sync::Arc;
@@ -22,13 +23,30 @@ pub struct Workers {
     ends: Vec<WorkerEnd>,
     heartbeats: Vec<Heartbeat>,
     custom: Arc<CustomReasons>,
+    plane: Option<Arc<dyn KernelPlane>>,
 }
 
 impl Workers {
     /// The workers' ends, with the names of reasons that scripts make.
     pub fn new(ends: Vec<WorkerEnd>, custom: Arc<CustomReasons>) -> Workers {
         let heartbeats = ends.iter().map(|_| Heartbeat::default()).collect();
-        Workers { ends, heartbeats, custom }
+        Workers { ends, heartbeats, custom, plane: None }
+    }
+
+    /// With the in-kernel plane, which does some of the workers' work.
+    #[must_use]
+    pub fn and_plane(self, plane: Option<Arc<dyn KernelPlane>>) -> Workers {
+        Workers { plane, ..self }
+    }
+
+    /// How many packets the in-kernel plane has decided about by a filter, by its place in the configuration.
+    pub(crate) fn kernel_hits(&self, index: usize) -> u64 {
+        self.plane.as_ref().map_or(0, |plane| plane.hits(index))
+    }
+
+    /// What the in-kernel plane has counted so far, if there is one.
+    pub(crate) fn kernel(&self) -> Option<Arc<Counters>> {
+        self.plane.as_ref().map(|plane| plane.counters())
     }
 
     /// The number of workers.

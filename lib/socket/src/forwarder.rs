@@ -3,7 +3,8 @@
 //! of the kernel's Documentation/bpf/standardization/instruction-set.rst.
 
 use crate::error::{Error, Result, xdp_failed};
-use crate::sys::{Attached, Instruction, Mode, Program, Socket, XDP_PASS, interface};
+use crate::sys::{Instruction, Mode, Program, Socket, XDP_PASS, interface};
+use std::os::fd::OwnedFd;
 
 /// What a program does with an interface's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Forwarding<'a> {
 /// A program at an interface, in its driver; it is detached when this is dropped.
 #[derive(Debug)]
 pub struct XdpForwarder {
-    _attached: Attached,
+    _attached: OwnedFd,
 }
 
 impl XdpForwarder {

@@ -39,4 +39,4 @@ pub use forwarder::{Forwarding, XdpForwarder};
 pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
 pub use transmit::TxQueue;
-pub use xdp::{XdpPort, XdpRxQueue, XdpTxQueue};
+pub use xdp::{FrameProgram, XdpPort, XdpRxQueue, XdpTxQueue};

@@ -12,7 +12,7 @@ mod rings;
 mod send;
 pub(crate) mod xsk;
 
-pub(crate) use bpf::{Attached, Instruction, Mode, Program, SocketMap, XDP_PASS};
+pub(crate) use bpf::{Instruction, Mode, Program, SocketMap, XDP_PASS};
 pub(crate) use ring::{Arrival, Frame, Ring};
 pub(crate) use send::{Sender, Sent, send_from};
 

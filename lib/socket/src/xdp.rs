@@ -18,15 +18,18 @@ pub use transmit::XdpTxQueue;
 use crate::error::{Error, Result, xdp_failed};
 use crate::port::{Buffers, FRAME_OVERHEAD, Shared, SocketConfig, SocketPort, lock};
 use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Receiver, Transmitter, Unbound, XdpSocket};
-use crate::sys::{Attached, Mode, Program, SocketMap, interface};
+use crate::sys::{Mode, Program, SocketMap, interface};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use way::{Generation, Way};
 
 /// Sockets kept in reserve for each queue.
 const SPARES: usize = 4;
+/// No interface's index.
+const GONE: i32 = 0;
 /// The kernel's ENOTSUPP, which some drivers return; it has no name outside.
 const ENOTSUPP: i32 = 524;
 
@@ -70,12 +73,49 @@ impl Side {
     }
 }
 
-/// What gives the interface's frames to the sockets.
-struct Redirection {
+/// A program that gives frames of an interface to AF_XDP sockets: all of them, or those that it does not finish itself.
+pub trait FrameProgram: Send + Sync {
+    /// Gives what a queue receives to a socket that is bound to it.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Attaches it to an interface, in the driver or behind it. It is detached when the descriptor is closed.
+    ///
+    /// # Errors
+    /// The system refuses it, or the driver cannot do it.
+    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd>;
+}
+
+/// The program that gives all frames to sockets.
+struct AllFrames {
     map: SocketMap,
     program: Program,
+}
+
+impl AllFrames {
+    fn new(queues: u32) -> io::Result<AllFrames> {
+        let map = SocketMap::new(queues)?;
+        Ok(AllFrames { program: Program::load(&map)?, map })
+    }
+}
+
+impl FrameProgram for AllFrames {
+    fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.map.set(queue, &socket)
+    }
+
+    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd> {
+        self.program.attach(index, if in_driver { Mode::Native } else { Mode::Generic })
+    }
+}
+
+/// What gives the interface's frames to the sockets.
+struct Redirection {
+    program: Arc<dyn FrameProgram>,
     /// `None` while the interface is away.
-    attached: Option<Attached>,
+    attached: Option<OwnedFd>,
     /// Of each queue.
     spares: Vec<Vec<Unbound>>,
 }
@@ -117,6 +157,15 @@ impl XdpPort {
     /// Opens a port. It has as many receive queues as the device, whatever `config` says, and at most as many transmit
     /// queues.
     pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<XdpPort> {
+        XdpPort::open_behind(None, config, buffers)
+    }
+
+    /// As [`open`](Self::open), for what a program of the caller's gives to sockets.
+    pub fn open_behind(
+        program: Option<Arc<dyn FrameProgram>>,
+        config: &SocketConfig,
+        buffers: Buffers,
+    ) -> Result<XdpPort> {
         let name = config.interface.as_str();
         let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, 0)?;
         let shared = &base.0;
@@ -132,9 +181,9 @@ impl XdpPort {
             (1, 1)
         });
         let (rx, tx) = (rx.clamp(1, u16::MAX.into()), tx.clamp(1, u16::MAX.into()));
-        let map = SocketMap::new(rx).map_err(fail("no table of AF_XDP sockets could be made"))?;
-        let program = Program::load(&map).map_err(fail("its XDP program could not be loaded"))?;
-        let mut redirection = Redirection { map, program, attached: None, spares: Vec::new() };
+        let own = || AllFrames::new(rx).map(|own| Arc::new(own) as Arc<dyn FrameProgram>);
+        let program = program.map_or_else(own, Ok).map_err(fail("its XDP program could not be loaded"))?;
+        let mut redirection = Redirection { program, attached: None, spares: Vec::new() };
         let index = shared.find().ok_or_else(|| Error::new(format!("interface {name} is gone: start again")))?;
         // First, as drivers may reset the device for it.
         let tags = Tags { took: keep_tags(shared), base: base.clone() };
@@ -191,10 +240,10 @@ fn too_long(name: &str, longest: usize) -> Error {
 /// Attaches the program to an interface, in the driver if that can.
 fn attach(redirection: &mut Redirection, shared: &Shared, index: i32) -> io::Result<Mode> {
     redirection.attached = None;
-    let (attached, mode) = match redirection.program.attach(index, Mode::Native) {
+    let (attached, mode) = match redirection.program.attach(index, true) {
         Ok(attached) => (attached, Mode::Native),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | ENOTSUPP)) => {
-            let attached = redirection.program.attach(index, Mode::Generic)?;
+            let attached = redirection.program.attach(index, false)?;
             let reason = crate::error::text(&error);
             shared.note(format!(
                 "port {}: its driver does not run XDP programs ({reason}), so the kernel does, which is slower",
@@ -219,7 +268,7 @@ fn first(by: &mut Redirection, index: i32, queue: u32, mode: Mode, chunk: usize)
 /// Binds a socket to a queue, and lets the program give it that queue's frames.
 fn bind(by: &Redirection, socket: Unbound, index: i32, queue: u32, mode: Mode) -> io::Result<Ends> {
     let ends = xsk::bind(socket, index, queue, mode)?;
-    by.map.set(queue, &*ends.socket)?;
+    by.program.set_socket(queue, ends.socket.as_fd())?;
     Ok(ends)
 }
 
@@ -262,7 +311,7 @@ impl XdpShared {
     /// them.
     fn look(&self) {
         let base = &self.base.0;
-        let Some(index) = base.find() else { return };
+        let Some(index) = base.find() else { return self.leave() };
         if index == self.index.load(Ordering::Acquire) {
             base.look_at_mtu();
             return;
@@ -277,6 +326,17 @@ impl XdpShared {
         base.withdraw(&failed);
         if let Err(error) = self.join(&mut redirection, index) {
             base.note(format!("{failed}{}: start again", crate::error::text(&error)));
+        }
+    }
+
+    /// The interface is gone, or in another namespace: there its frames are nobody's here. If it comes back it is joined
+    /// again, whatever its index is.
+    fn leave(&self) {
+        if self.index.load(Ordering::Acquire) != GONE
+            && let Ok(mut redirection) = self.redirection.try_lock()
+        {
+            redirection.attached = None;
+            self.index.store(GONE, Ordering::Release);
         }
     }
 

@@ -61,6 +61,7 @@ static __always_inline int forward(struct packet *p)
 	struct port_counters *sent;
 	void *data, *end;
 	__u16 *head, type;
+	int action;
 
 	if (cut(p) || count_down(p))
 		return XDP_ABORTED;
@@ -72,6 +73,7 @@ static __always_inline int forward(struct packet *p)
 	type = *head;
 	if ((p->l3 == 18) != (vlan != 0)) {
 		if (bpf_xdp_adjust_head(p->ctx, vlan ? -4 : 4)) {
+			count_received(p);
 			p->counters->reasons[APPLY_NO_ROOM]++;
 			return XDP_DROP;
 		}
@@ -94,12 +96,17 @@ static __always_inline int forward(struct packet *p)
 	} else {
 		head[6] = type;
 	}
+	count_received(p);
+	action = bpf_redirect_map(&devices, port, XDP_DROP);
+	if (action != XDP_REDIRECT) {
+		p->counters->reasons[DISTRIBUTE_NO_PORT]++;
+		return XDP_DROP;
+	}
 	p->counters->forwarded[p->is6 & 1]++;
-	p->counters->ports[p->port_number & (PORTS - 1)].received++;
 	sent = &p->counters->ports[port];
 	sent->sent++;
 	sent->sent_bytes += end - data;
-	return bpf_redirect_map(&devices, port, XDP_ABORTED);
+	return action;
 }
 
 #endif

@@ -205,7 +205,8 @@ __noinline __u64 neighbor_of(const struct settings *s, __u64 link, __u64 family,
 			break;
 		slot = line->longs + (at & 1) * 4;
 		what = slot[0];
-		if ((what & ~SLOT_ID) == scope && slot[1] == high && slot[2] == low) {
+		/* The slot may have been given to another neighbor while it was compared. */
+		if ((what & ~SLOT_ID) == scope && slot[1] == high && slot[2] == low && *(volatile __u64 *)slot == what) {
 			__u64 hop = hop_at(s, what & SLOT_ID);
 
 			return is_forward(hop) ? hop : link;

@@ -51,13 +51,28 @@ struct packet {
 	__u64 hop;
 	__u32 port_number;
 	__u32 interface;
+	/* Bytes of the frame as it came. */
+	__u32 length;
 	/* Offset of the network header, and bytes from it on that belong to the packet. */
 	__u32 l3, total;
+	/* The filter that has decided, plus 1. It is counted where the packet's way ends: who gets the packet asks again. */
+	__u16 rule;
 	/* Whether filters have been asked. */
 	__u8 judged;
 	__u8 is6;
 	__u8 up;
 };
 
+
+/* Counts a packet whose way ends here. */
+static __always_inline void count_received(const struct packet *p)
+{
+	struct port_counters *port = &p->counters->ports[p->port_number & (PORTS - 1)];
+
+	port->received++;
+	port->received_bytes += p->length;
+	if (p->rule)
+		p->counters->hits[(p->rule - 1) & (2 * RULES - 1)]++;
+}
 
 #endif

@@ -18,7 +18,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 static __always_inline int decided(struct packet *p, const struct rule_tail *rule, int denied)
 {
-	p->counters->hits[rule->number & (2 * RULES - 1)]++;
+	p->rule = rule->number + 1;
 	return rule->flags & RULE_DENY ? denied : FORWARD;
 }
 
@@ -115,7 +115,7 @@ static __always_inline int depart(struct packet *p, int too_big, __u8 ttl, int e
 	if (by >= INTERFACES)
 		return UP_COMPLEX;
 	out = &p->settings->interfaces[by];
-	if (!(out->flags & INTERFACE_HERE))
+	if (!(out->flags & INTERFACE_HERE) || !(out->flags & INTERFACE_SENDS || p->port->flags & PORT_GENERIC))
 		return UP_COMPLEX;
 	if (p->total > out->mtu)
 		return too_big;
@@ -228,6 +228,22 @@ static __always_inline int judge(struct packet *p)
 	return FORWARD;
 }
 
+/* The port of an interface of Linux; none: 0. */
+static __always_inline __u32 port_of(const struct settings *s, __u32 link)
+{
+	__u32 at = link * 0x9e3779b1 >> 22; /* 32 - log2(LINK_SLOTS) */
+
+	for (int i = 0; i < LINK_PROBES; i++) {
+		__u64 slot = s->links[(at + i) & (LINK_SLOTS - 1)];
+
+		if (slot >> 32 == link)
+			return slot & (PORTS - 1);
+		if (!slot)
+			break;
+	}
+	return 0;
+}
+
 SEC("xdp")
 int plane(struct xdp_md *ctx)
 {
@@ -244,29 +260,30 @@ int plane(struct xdp_md *ctx)
 	p.counters = bpf_map_lookup_elem(&counters, &cpu);
 	if (!p.settings || !p.counters)
 		return XDP_ABORTED;
-	p.port_number = link < LINKS ? p.settings->port_of[link] : 0;
+	p.port_number = port_of(p.settings, link);
 	if (!p.port_number)
 		return XDP_PASS;
 	p.port = &p.settings->ports[p.port_number & (PORTS - 1)];
 	p.up = p.port->up;
-	decision = classify(&p);
+	p.length = ctx->data_end - ctx->data;
+	decision = p.port->flags & PORT_ALL_UP ? UP_COMPLEX : classify(&p);
 	if (decision == FORWARD)
 		decision = p.is6 ? decide6(&p) : decide4(&p);
 	if (decision == FORWARD)
 		return forward(&p);
 	if (decision & UP_BIT && p.up == UP_SOCKET) {
-		__u32 socket = p.port_number * QUEUES + ctx->rx_queue_index;
+		__u32 socket = p.port_number * QUEUES + (ctx->rx_queue_index & (QUEUES - 1));
 
 		p.counters->ports[p.port_number & (PORTS - 1)].handed_on++;
 		return bpf_redirect_map(&sockets, socket, XDP_ABORTED);
 	}
-	p.counters->ports[p.port_number & (PORTS - 1)].received++;
 	if (decision & UP_BIT && !p.judged && (p.settings->rules4 || p.settings->rules6)) {
 		int denied = judge(&p);
 
 		if (denied != FORWARD)
 			decision = denied;
 	}
+	count_received(&p);
 	p.counters->reasons[decision & (REASONS - 1)]++;
 	return decision & UP_BIT ? XDP_PASS : XDP_DROP;
 }

@@ -18,8 +18,9 @@
 
 /* Ports, from 1: 0 is none. */
 #define PORTS 256
-/* Interfaces of Linux are known by their index, up to this one. */
-#define LINKS 65536
+/* Ports are found by the index of their interface of Linux. How many slots it is looked for in. */
+#define LINK_SLOTS 1024
+#define LINK_PROBES 16
 #define INTERFACES 4096
 #define VLAN_SLOTS 8192
 /* How many slots a VLAN is looked for in. */
@@ -28,7 +29,7 @@
 #define RULES 256
 #define REASONS 512
 /* Receive queues of a port. */
-#define QUEUES 64
+#define QUEUES 128
 
 /* How a packet that the plane does not finish leaves it. */
 enum up {
@@ -43,6 +44,10 @@ enum up {
 #define PORT_STATIONS 2
 /* The port has VLANs that are not among the settings' slots. */
 #define PORT_VLANS 4
+/* The plane finishes none of its packets. */
+#define PORT_ALL_UP 8
+/* The program is behind its driver: what it redirects, any interface sends. */
+#define PORT_GENERIC 16
 
 struct port {
 	/* The MAC address as its bytes are in a frame, in the low 48 bits. */
@@ -59,6 +64,8 @@ struct port {
 #define INTERFACE_REDIRECTS 2
 #define INTERFACE_LOOSE 4
 #define INTERFACE_STRICT 8
+/* The driver sends what a program in another driver redirects to it. */
+#define INTERFACE_SENDS 16
 
 struct interface {
 	/* The MAC address as its bytes are in a frame, in the low 48 bits. */
@@ -82,7 +89,7 @@ struct rule_tail {
 	__u16 destination_first, destination_last;
 	__u8 protocol_first, protocol_last;
 	__u16 flags;
-	/* Counted under this number. */
+	/* Its place in the list of filters, which it is counted under. */
 	__u16 number;
 	__u16 zero;
 };
@@ -122,8 +129,8 @@ struct settings {
 	__u32 mark_shift4, mark_shift6;
 	__u32 zero;
 	__u64 secret[3];
-	/* The port of each interface of Linux. */
-	__u8 port_of[LINKS];
+	/* The index of an interface of Linux in the high half, its port in the low one; 0: empty, all ones: taken out. */
+	__u64 links[LINK_SLOTS];
 	struct port ports[PORTS];
 	struct interface interfaces[INTERFACES];
 	/* Port, VLAN and interface, each plus 0 in 16 bits from bit 32, 16 and 0 on, plus bit 48; 0: empty. */
@@ -151,6 +158,8 @@ struct line {
 struct port_counters {
 	/* Frames that the plane finished or gave to Linux, by the port they came in on. */
 	__u64 received;
+	/* Bytes of these, as they came. */
+	__u64 received_bytes;
 	/* Frames given to the port's AF_XDP socket, which are in no other counter. */
 	__u64 handed_on;
 	/* Frames sent, by the port they left by. */

@@ -6,12 +6,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Ports, of which 0 is none.
 pub const PORTS: usize = 256;
-/// Interfaces of Linux whose index is below this one can be ports.
-pub const LINKS: usize = 1 << 16;
+pub(crate) const LINK_SLOTS: usize = 1024;
+pub(crate) const LINK_PROBES: usize = 16;
 /// Interfaces of the router.
 pub const INTERFACES: usize = 4096;
 /// Receive queues of a port.
-pub const QUEUES: usize = 64;
+pub const QUEUES: usize = 128;
 pub(crate) const VLAN_SLOTS: usize = 8192;
 pub(crate) const VLAN_PROBES: usize = 8;
 pub(crate) const MARK_WORDS: usize = 2048;
@@ -24,6 +24,8 @@ pub const LINE: usize = 64;
 pub(crate) const PORT_UNTAGGED: u8 = 1;
 pub(crate) const PORT_STATIONS: u8 = 2;
 pub(crate) const PORT_VLANS: u8 = 4;
+pub(crate) const PORT_ALL_UP: u8 = 8;
+pub(crate) const PORT_GENERIC: u8 = 16;
 
 /// `struct port`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -40,6 +42,7 @@ pub(crate) const INTERFACE_HERE: u16 = 1;
 pub(crate) const INTERFACE_REDIRECTS: u16 = 2;
 pub(crate) const INTERFACE_LOOSE: u16 = 4;
 pub(crate) const INTERFACE_STRICT: u16 = 8;
+pub(crate) const INTERFACE_SENDS: u16 = 16;
 
 /// `struct interface`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -122,7 +125,7 @@ pub(crate) struct Settings {
     pub mark_shift6: u32,
     pub zero: u32,
     pub secret: [u64; 3],
-    pub port_of: [u8; LINKS],
+    pub links: [u64; LINK_SLOTS],
     pub ports: [Port; PORTS],
     pub interfaces: [Interface; INTERFACES],
     pub vlans: [u64; VLAN_SLOTS],
@@ -138,6 +141,8 @@ pub(crate) struct Settings {
 pub struct PortCounters {
     /// Frames that the plane finished or gave to Linux, by the port they came in on.
     pub received: u64,
+    /// Bytes of these, as they came.
+    pub received_bytes: u64,
     /// Frames given to the port's AF_XDP socket, which are in no other counter.
     pub handed_on: u64,
     /// Frames sent, by the port they left by.
@@ -203,8 +208,8 @@ mod tests {
         check!(btf, "rule6", Rule6, source source_mask destination destination_mask tail);
         check!(btf, "settings", Settings, flags nodes leaves groups bytes codes words6 default6 next_hops next_hop_count
             buckets bucket_count seed neighbors neighbor_mask rules4 rules6 all_rules4 all_rules6 mark_shift4
-            mark_shift6 zero secret port_of ports interfaces vlans marks4 marks6 list4 list6);
-        check!(btf, "port_counters", PortCounters, received handed_on sent sent_bytes);
+            mark_shift6 zero secret links ports interfaces vlans marks4 marks6 list4 list6);
+        check!(btf, "port_counters", PortCounters, received received_bytes handed_on sent sent_bytes);
         check!(btf, "counters", Counters, reasons forwarded hits ports next_redirect zero);
     }
 }

@@ -4,7 +4,10 @@
 //! ```text
 //! bpf/plane.c  the program; bpf/plane.o, what clang makes of it, is committed
 //! load         loads it, for who has the privileges; what others get of it are descriptors of maps
-//! publish      the router's side: interfaces, ports, filters and places of tables, written as a whole; counters
+//! attach       the program at an interface: unsafe
+//! publish      the router's side: what is written as a whole, and begins to hold
+//! settings     what that is: interfaces, ports, filters, places of tables
+//! counted      what the plane counts
 //! rules        filters as the program compares them
 //! layout       what the program and the router share
 //! reasons      the numbers of reasons
@@ -12,12 +15,17 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod attach;
+mod counted;
 pub mod layout;
 pub mod load;
 mod mapped;
 mod publish;
 pub mod reasons;
 mod rules;
+mod settings;
 
+pub use attach::takes_redirected;
+pub use counted::PlaneCounters;
 pub use load::{LoadError, LoadedPlane, Maps, Tried};
-pub use publish::{PlanePort, PlaneView, PublishError, RuleLists, Up, grace};
+pub use publish::{PlanePort, PlaneView, PublishError, Up, grace};

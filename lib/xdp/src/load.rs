@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! Loading the program: for who has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. What others get of it are descriptors.
 
+use crate::attach::attach;
 use crate::layout::{LINE, PORTS, QUEUES};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput, num_possible_cpus};
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use thiserror::Error;
 
@@ -24,13 +26,19 @@ pub enum LoadError {
         found: usize,
     },
     /// The port's number or queue is out of range.
-    #[error("port {port}, queue {queue}; the in-kernel plane has {PORTS} ports with {QUEUES} queues each")]
+    #[error(
+        "the in-kernel plane has {PORTS} ports with {QUEUES} receive queues each, and this is port {port} with queue \
+         {queue}: `ethtool -L` sets how many there are"
+    )]
     Place {
         /// The port's number.
         port: u32,
         /// The queue's number.
         queue: u32,
     },
+    /// The system does not say which processors there are.
+    #[error("/sys/devices/system/cpu/possible does not say which processors there are")]
+    Processors,
     /// The kernel refuses.
     #[error("the kernel refuses {what}: {source}")]
     Kernel {
@@ -40,6 +48,16 @@ pub enum LoadError {
         #[source]
         source: libbpf_rs::Error,
     },
+}
+
+/// One more than the highest number of a processor: numbers may have gaps.
+fn processors() -> Option<usize> {
+    highest(&std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?).map(|highest| highest + 1)
+}
+
+/// The last number of a list such as `0,2-5`.
+fn highest(list: &str) -> Option<usize> {
+    list.trim().rsplit([',', '-']).next()?.parse().ok()
 }
 
 fn refused(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> LoadError {
@@ -79,7 +97,7 @@ impl LoadedPlane {
         if !((1 << 20)..=(32 << 30)).contains(&arena) {
             return Err(LoadError::Arena { found: arena });
         }
-        let cpus = num_possible_cpus().map_err(refused("to say how many processors there are"))?;
+        let cpus = processors().ok_or(LoadError::Processors)?;
         let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(refused("the in-kernel plane's object"))?;
         let lines = arena / LINE;
         for (name, count) in [("arena", lines), ("counters", cpus)] {
@@ -139,6 +157,17 @@ impl LoadedPlane {
         found.update(&key.to_ne_bytes(), value, MapFlags::ANY).map_err(refused(what))
     }
 
+    /// Attaches the program to an interface of this thread's network namespace, in its driver or behind it. It is
+    /// detached when the descriptor is closed.
+    ///
+    /// # Errors
+    /// The kernel refuses it, or the driver cannot do it.
+    pub fn attach(&self, link: u32, in_driver: bool) -> io::Result<OwnedFd> {
+        let program = self.object.progs_mut().find(|program| program.name() == PROGRAM);
+        let program = program.ok_or_else(|| io::Error::other(LoadError::Missing(PROGRAM)))?;
+        attach(&program, link, in_driver)
+    }
+
     /// Runs the program on a frame as if it came in by an interface of Linux, some times, without sending anything:
     /// BPF_PROG_TEST_RUN.
     ///
@@ -177,4 +206,16 @@ pub struct Tried {
     pub frame: Vec<u8>,
     /// How long one run took, on average, in ns.
     pub nanoseconds: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn processors_may_have_gaps() {
+        for (list, highest) in
+            [("0\n", Some(0)), ("0-7\n", Some(7)), ("0,2-3", Some(3)), ("0-3,8", Some(8)), ("", None)]
+        {
+            assert_eq!(super::highest(list), highest, "{list:?}");
+        }
+    }
 }

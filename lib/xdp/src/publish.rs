@@ -4,19 +4,16 @@
 //! There are two settings. The one that does not hold is written, then the state says that it holds. Packets that are
 //! on their way may still read the other one: it may be written again after a grace period of the kernel's, [`grace`].
 
-use crate::layout::{
-    Counters, INTERFACE_HERE, INTERFACE_LOOSE, INTERFACE_REDIRECTS, INTERFACE_STRICT, INTERFACES, Interface,
-    LEAVES_WIDE, LINKS, MARK_WORDS, PORT_STATIONS, PORT_UNTAGGED, PORT_VLANS, PORTS, Port, RULES, Settings,
-    VLAN_PROBES, VLAN_SLOTS,
-};
+use crate::layout::{INTERFACES, LINK_SLOTS, PORT_ALL_UP, PORTS, Port, RULES, Settings};
 use crate::load::Maps;
 use crate::mapped::Mapped;
-use crate::rules::{self, TooMany};
-use perigee_fib::{Arena, Marks, Parts};
+use crate::settings::{NO_LINK, enter, fill_interfaces, fill_rules, fill_tables, link_slot, link_slots};
+use perigee_fib::Arena;
 use perigee_modules::Tables;
-use perigee_net::{ReversePath, Rule};
+use perigee_net::Rule;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::io;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thiserror::Error;
@@ -40,15 +37,11 @@ pub struct PlanePort {
     pub link: u32,
     /// Where packets go that the plane does not finish.
     pub up: Up,
-}
-
-/// The lists that packets are compared with, the first that decides first.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RuleLists<'a> {
-    /// The configured filters.
-    pub filters: &'a [Rule],
-    /// What goes up whatever else is decided.
-    pub steered: &'a [Rule],
+    /// Whether the program is in the interface's driver; else it is behind it, where whatever it redirects is sent.
+    pub in_driver: bool,
+    /// Whether programs in drivers may send by it: see [`takes_redirected`](crate::takes_redirected). What they cannot
+    /// send goes up.
+    pub sends: bool,
 }
 
 /// Why the plane cannot forward by some tables.
@@ -63,17 +56,17 @@ pub enum PublishError {
         /// How many there are.
         found: usize,
     },
-    /// A port's number or its interface's index is out of range.
-    #[error(
-        "port {number} on the interface with the index {link}; expected fewer than {PORTS} ports, and indices below \
-         {LINKS}"
-    )]
+    /// A port's number is out of range.
+    #[error("port {number} on the interface with the index {link}; expected fewer than {PORTS} ports")]
     Port {
         /// The port's number.
         number: u16,
         /// The index.
         link: u32,
     },
+    /// Packets may still be on their way that read what would be written.
+    #[error("the in-kernel plane was shown other tables a moment ago")]
+    Unsettled,
     /// Too many rules, where what goes up passes no other filter.
     #[error(
         "{found} rules for {family}; the in-kernel plane compares each packet with up to {RULES}: have fewer, or give \
@@ -91,10 +84,18 @@ pub enum PublishError {
 pub struct PlaneView {
     state: Mapped,
     settings: Mapped,
-    counters: Mapped,
     arena: Arc<Arena>,
     next: Box<Settings>,
     current: u32,
+    /// How often settings have begun to hold, and how many of those times packets of before are done with.
+    shown: u64,
+    settled: u64,
+    /// The filters that hits are counted for, the workers' counters of them, and whether either is new.
+    filters: Vec<Rule>,
+    hits: usize,
+    renewed: bool,
+    /// Families of which all packets go up, as there are too many rules.
+    too_many: [bool; 2],
 }
 
 /// Waits until no packet is on its way that was received before: 10 ms, mostly.
@@ -115,10 +116,15 @@ impl PlaneView {
         Ok(PlaneView {
             state: Mapped::new(&maps.state, 1)?,
             settings: Mapped::new(&maps.settings, 2 * words)?,
-            counters: Mapped::new(&maps.counters, maps.cpus * Counters::WORDS)?,
             arena: Arena::map(&maps.arena, maps.arena_bytes)?,
             next: Settings::new_box_zeroed().map_err(|_| io::ErrorKind::OutOfMemory)?,
             current: 0,
+            shown: 0,
+            settled: 0,
+            filters: Vec::new(),
+            hits: 0,
+            renewed: false,
+            too_many: [false; 2],
         })
     }
 
@@ -127,16 +133,102 @@ impl PlaneView {
         &self.arena
     }
 
-    /// Lets the plane forward by these tables from the next packet on. Before it is called again, a [`grace`] period
-    /// has to pass.
+    /// Lets the plane forward by these tables from the next packet on. A [`grace`] period has to pass, and be
+    /// [settled](Self::settle), before the next time.
     ///
     /// # Errors
     /// The plane cannot forward by them; what it had before holds.
-    pub fn publish(&mut self, tables: &Tables, ports: &[PlanePort], lists: RuleLists<'_>) -> Result<(), PublishError> {
+    pub fn publish(&mut self, tables: &Tables, ports: &[PlanePort]) -> Result<(), PublishError> {
         self.next.zero();
         fill_tables(&mut self.next, tables)?;
         fill_interfaces(&mut self.next, tables, ports)?;
-        fill_rules(&mut self.next, ports, lists)?;
+        let lists = tables.rule_lists().ok_or(PublishError::NotShared("a list of filters"))?;
+        let too_many = fill_rules(&mut self.next, &lists, ports)?;
+        self.show()?;
+        let hits = tables.hits_identity();
+        self.renewed |= lists.filters != self.filters || hits != self.hits;
+        (self.filters, self.hits, self.too_many) = (lists.filters, hits, too_many);
+        Ok(())
+    }
+
+    /// Lets all packets of these ports go up, as they came, from the next one on: where the plane cannot forward by the
+    /// router's tables, and at the end. Otherwise as [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// No grace period has passed.
+    pub fn hand_on_everything(&mut self, ports: &[PlanePort]) -> Result<(), PublishError> {
+        self.next.zero();
+        for port in ports {
+            // One that does not fit was never shown, so that its packets are Linux's.
+            if let Ok(place) = enter(&mut self.next, port) {
+                self.next.ports[place].flags = PORT_ALL_UP;
+            }
+        }
+        self.show()
+    }
+
+    /// Lets all packets of a port go up that the plane has not been shown yet, and forgets the interface that it had
+    /// before, if any: in place, so that it takes no grace period.
+    ///
+    /// # Errors
+    /// Its number is out of range.
+    pub fn add_port(&mut self, port: &PlanePort, before: Option<u32>) -> Result<(), PublishError> {
+        self.next.zero();
+        let place = enter(&mut self.next, port)?;
+        let entry = Port { flags: PORT_ALL_UP, ..self.next.ports[place] };
+        let words = self.settings.words();
+        for settings in words.chunks_exact(words.len() / 2) {
+            let links = &settings[offset_of!(Settings, links) / 8..][..LINK_SLOTS];
+            let find = |link: u32, wanted: &dyn Fn(u64) -> bool| {
+                link_slots(link).find(|at| wanted(links[*at].load(Ordering::Relaxed)))
+            };
+            let is_of = |link: u32| move |slot: u64| slot >> 32 == u64::from(link);
+            if let Some(at) = before.and_then(|before| find(before, &is_of(before))) {
+                links[at].store(NO_LINK, Ordering::Relaxed);
+            }
+            let at = (offset_of!(Settings, ports) + place * size_of::<Port>()) / 8;
+            for (to, word) in settings[at..].iter().zip(entry.as_bytes().as_chunks::<8>().0) {
+                to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+            }
+            // Last: who finds the port finds its entry.
+            let free = |slot: u64| slot == 0 || slot == NO_LINK;
+            let at = find(port.link, &is_of(port.link)).or_else(|| find(port.link, &free));
+            let at = at.ok_or(PublishError::Port { number: port.number, link: port.link })?;
+            links[at].store(link_slot(port.link, place as u8), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The filters that the plane counts packets under, by their places in this list.
+    pub fn filters(&self) -> &[Rule] {
+        &self.filters
+    }
+
+    /// Whether hits count from zero since the last call: there are other filters, or workers count from zero as well.
+    pub fn take_renewed(&mut self) -> bool {
+        std::mem::take(&mut self.renewed)
+    }
+
+    /// Whether all packets of IPv4, and of IPv6, go up, as there are too many filters, steers and exceptions.
+    pub fn too_many_rules(&self) -> [bool; 2] {
+        self.too_many
+    }
+
+    /// How often settings have begun to hold: to be asked before a [`grace`] period, and given to
+    /// [`settle`](Self::settle) after it.
+    pub fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// A [`grace`] period has passed since settings had begun to hold for so many times.
+    pub fn settle(&mut self, shown: u64) {
+        self.settled = self.settled.max(shown);
+    }
+
+    fn show(&mut self) -> Result<(), PublishError> {
+        if self.settled < self.shown {
+            return Err(PublishError::Unsettled);
+        }
         let words = self.next.as_bytes().as_chunks::<8>().0;
         let other = 1 - self.current;
         let to = &self.settings.words()[other as usize * words.len()..];
@@ -146,124 +238,7 @@ impl PlaneView {
         // Release: the settings are written before they hold. The state is the low half of its word.
         self.state.words()[0].store(u64::from(other), Ordering::Release);
         self.current = other;
+        self.shown += 1;
         Ok(())
     }
-
-    /// What was counted so far, by all processors together.
-    pub fn counters(&self) -> Box<Counters> {
-        let mut sum = vec![0u64; Counters::WORDS];
-        for (at, word) in self.counters.words().iter().enumerate() {
-            let sum = &mut sum[at % Counters::WORDS];
-            *sum = sum.wrapping_add(word.load(Ordering::Relaxed));
-        }
-        let mut counters = Counters::new_box_zeroed().expect("memory for counters");
-        counters.as_mut_bytes().copy_from_slice(sum.as_bytes());
-        counters
-    }
-}
-
-/// A MAC address as its bytes are in a frame, in the low 48 bits.
-fn mac_word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-}
-
-fn fill_tables(to: &mut Settings, tables: &Tables) -> Result<(), PublishError> {
-    let Some(Parts::V4(v4)) = tables.v4.parts() else { return Err(PublishError::NotShared(tables.v4.name())) };
-    let Some(Parts::V6(v6)) = tables.v6.parts() else { return Err(PublishError::NotShared(tables.v6.name())) };
-    let hops = tables.next_hops.parts().ok_or(PublishError::NotShared("the table of next hops"))?;
-    let neighbors = tables.neighbors.parts().ok_or(PublishError::NotShared("the table of neighbors"))?;
-    to.flags = if v4.wide { LEAVES_WIDE } else { 0 };
-    (to.nodes, to.leaves, to.groups) = (v4.nodes, v4.leaves, v4.groups);
-    (to.bytes, to.codes) = (v4.bytes.unwrap_or(0), v4.codes.unwrap_or(0));
-    (to.words6, to.default6) = (v6.words, v6.default);
-    (to.next_hops, to.next_hop_count) = hops.words;
-    (to.buckets, to.bucket_count) = hops.buckets;
-    to.seed = hops.seed;
-    (to.neighbors, to.neighbor_mask, to.secret) = (neighbors.slots, neighbors.mask, neighbors.secret);
-    let own = tables.interfaces.own();
-    to.mark_shift4 = fold_marks(own.marks4(), &mut to.marks4);
-    to.mark_shift6 = fold_marks(own.marks6(), &mut to.marks6);
-    Ok(())
-}
-
-/// Copies marks, of which neighboring ones share a bit if there are too many; returns by how much hashes are shifted.
-fn fold_marks(marks: &Marks, to: &mut [u32; MARK_WORDS]) -> u32 {
-    let (words, shift) = marks.words();
-    let shared = (words.len() / MARK_WORDS).max(1).trailing_zeros();
-    for (at, word) in words.iter().enumerate() {
-        for bit in (0..32).filter(|bit| word >> bit & 1 != 0) {
-            let bit = (at * 32 + bit) >> shared;
-            to[bit / 32] |= 1 << (bit % 32);
-        }
-    }
-    shift + shared
-}
-
-fn fill_interfaces(to: &mut Settings, tables: &Tables, ports: &[PlanePort]) -> Result<(), PublishError> {
-    let interfaces = &tables.interfaces;
-    let found = interfaces.iter().count();
-    if found > INTERFACES {
-        return Err(PublishError::Interfaces { found });
-    }
-    for port in ports {
-        let wrong = || PublishError::Port { number: port.number, link: port.link };
-        let view = tables.ports().get(usize::from(port.number)).ok_or_else(wrong)?;
-        let place = u8::try_from(port.number + 1).map_err(|_| wrong())?;
-        *to.port_of.get_mut(port.link as usize).ok_or_else(wrong)? = place;
-        let stations = if interfaces.has_stations() { PORT_STATIONS } else { 0 };
-        let untagged = if view.has_untagged { PORT_UNTAGGED } else { 0 };
-        let up = match port.up {
-            Up::Socket => 0,
-            Up::Linux => 1,
-        };
-        to.ports[usize::from(place)] =
-            Port { mac: mac_word(view.mac), untagged: view.untagged, flags: untagged | stations, up, zero: 0 };
-    }
-    for (id, interface) in interfaces.iter() {
-        let here = ports.iter().any(|port| port.number == interface.port);
-        let reverse_path = match interface.policy.urpf {
-            ReversePath::Off => 0,
-            ReversePath::Loose => INTERFACE_LOOSE,
-            ReversePath::Strict => INTERFACE_STRICT,
-        };
-        let flags = if here { INTERFACE_HERE } else { 0 }
-            | if interface.policy.redirects { INTERFACE_REDIRECTS } else { 0 }
-            | reverse_path;
-        to.interfaces[usize::from(id.0)] = Interface {
-            mac: mac_word(interface.mac.octets()),
-            port: if here { interface.port + 1 } else { 0 },
-            mtu: interface.mtu,
-            vlan: interface.vlan.unwrap_or(0),
-            flags,
-        };
-        if let Some(vlan) = interface.vlan.filter(|_| here && interface.up)
-            && !add_vlan(&mut to.vlans, interface.port + 1, vlan, id.0)
-        {
-            to.ports[usize::from(interface.port + 1)].flags |= PORT_VLANS;
-        }
-    }
-    Ok(())
-}
-
-/// Enters a VLAN of a port; false if the places where it would be looked for are taken.
-fn add_vlan(slots: &mut [u64; VLAN_SLOTS], port: u16, vlan: u16, interface: u16) -> bool {
-    let key = 1 << 32 | u64::from(port) << 16 | u64::from(vlan);
-    let at = (key.wrapping_mul(0x9e37_79b1) as u32 >> (32 - VLAN_SLOTS.trailing_zeros())) as usize;
-    let free = (0..VLAN_PROBES).map(|i| (at + i) % VLAN_SLOTS).find(|at| slots[*at] == 0);
-    free.map(|at| slots[at] = key << 16 | u64::from(interface)).is_some()
-}
-
-fn fill_rules(to: &mut Settings, ports: &[PlanePort], lists: RuleLists<'_>) -> Result<(), PublishError> {
-    let all_judged_again = ports.iter().all(|port| port.up == Up::Socket);
-    match rules::fill4(&mut to.list4, lists.filters, lists.steered) {
-        Ok(counts) => (to.rules4, to.all_rules4) = counts,
-        Err(TooMany(_)) if all_judged_again => (to.rules4, to.all_rules4) = rules::everything_up4(&mut to.list4),
-        Err(TooMany(found)) => return Err(PublishError::Rules { family: "IPv4", found }),
-    }
-    match rules::fill6(&mut to.list6, lists.filters, lists.steered) {
-        Ok(counts) => (to.rules6, to.all_rules6) = counts,
-        Err(TooMany(_)) if all_judged_again => (to.rules6, to.all_rules6) = rules::everything_up6(&mut to.list6),
-        Err(TooMany(found)) => return Err(PublishError::Rules { family: "IPv6", found }),
-    }
-    Ok(())
 }

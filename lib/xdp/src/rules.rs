@@ -12,7 +12,7 @@ pub(crate) struct TooMany(pub usize);
 /// How many rules are filters, and how many there are in all.
 type Counts = (u32, u32);
 
-fn tail(rule: &Rule) -> RuleTail {
+fn tail(rule: &Rule, number: usize) -> RuleTail {
     let FiveTuple { proto, sport, dport, .. } = rule.tuple;
     let (source, destination) = (sport.unwrap_or(PortRange::ALL), dport.unwrap_or(PortRange::ALL));
     let asks_ports = if sport.is_some() || dport.is_some() { RULE_PORTS } else { 0 };
@@ -25,7 +25,7 @@ fn tail(rule: &Rule) -> RuleTail {
         protocol_first: proto.unwrap_or(0),
         protocol_last: proto.unwrap_or(u8::MAX),
         flags: asks_ports | asks_protocol | if rule.deny { RULE_DENY } else { 0 },
-        number: rule.number.min(2 * RULES as u32 - 1) as u16,
+        number: number.min(2 * RULES - 1) as u16,
         zero: 0,
     }
 }
@@ -52,36 +52,35 @@ fn masked6(prefix: Option<Prefix>) -> ([u8; 16], [u8; 16]) {
     }
 }
 
-fn rule4(rule: &Rule) -> Rule4 {
+fn rule4(rule: &Rule, number: usize) -> Rule4 {
     let (source, source_mask) = masked4(rule.tuple.src);
     let (destination, destination_mask) = masked4(rule.tuple.dst);
-    Rule4 { source, source_mask, destination, destination_mask, tail: tail(rule) }
+    Rule4 { source, source_mask, destination, destination_mask, tail: tail(rule, number) }
 }
 
-fn rule6(rule: &Rule) -> Rule6 {
+fn rule6(rule: &Rule, number: usize) -> Rule6 {
     let (source, source_mask) = masked6(rule.tuple.src);
     let (destination, destination_mask) = masked6(rule.tuple.dst);
-    Rule6 { source, source_mask, destination, destination_mask, tail: tail(rule) }
+    Rule6 { source, source_mask, destination, destination_mask, tail: tail(rule, number) }
 }
 
 fn fill<R>(
     to: &mut [R],
-    parts: [&[Rule]; 2],
-    is: fn(&FiveTuple) -> bool,
-    make: fn(&Rule) -> R,
+    [filters, steered]: [&[Rule]; 2],
+    is_of_family: fn(&FiveTuple) -> bool,
+    make: fn(&Rule, usize) -> R,
 ) -> Result<Counts, TooMany> {
-    let of_family = parts.map(|part| part.iter().filter(|rule| is(&rule.tuple)));
-    let [filters, steered] = of_family;
-    let (filters, all): (Vec<_>, usize) = {
-        let filters: Vec<_> = filters.collect();
-        let all = filters.len() + steered.clone().count();
-        (filters, all)
-    };
+    let of_family = |(_, rule): &(usize, &Rule)| is_of_family(&rule.tuple);
+    let filters: Vec<(usize, &Rule)> = filters.iter().enumerate().filter(of_family).collect();
+    let steered: Vec<(usize, &Rule)> = steered.iter().enumerate().filter(of_family).collect();
+    let all = filters.len() + steered.len();
     if all > to.len() {
         return Err(TooMany(all));
     }
     let counts = (filters.len() as u32, all as u32);
-    to.iter_mut().zip(filters.into_iter().chain(steered)).for_each(|(to, rule)| *to = make(rule));
+    for (to, (number, rule)) in to.iter_mut().zip(filters.into_iter().chain(steered)) {
+        *to = make(rule, number);
+    }
     Ok(counts)
 }
 
@@ -96,13 +95,13 @@ pub(crate) fn fill6(to: &mut [Rule6; RULES], filters: &[Rule], steered: &[Rule])
 /// A list by which every packet goes up.
 pub(crate) fn everything_up4(to: &mut [Rule4; RULES]) -> Counts {
     to.zero();
-    to[0] = rule4(&Rule::deny(FiveTuple::default()));
+    to[0] = rule4(&Rule::deny(FiveTuple::default()), 0);
     (0, 1)
 }
 
 /// A list by which every packet goes up.
 pub(crate) fn everything_up6(to: &mut [Rule6; RULES]) -> Counts {
     to.zero();
-    to[0] = rule6(&Rule::deny(FiveTuple::default()));
+    to[0] = rule6(&Rule::deny(FiveTuple::default()), 0);
     (0, 1)
 }

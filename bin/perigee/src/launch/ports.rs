@@ -2,6 +2,7 @@
 //! From the configuration's ports to open ones: packet pools, Linux interfaces under ports, rules of the hardware,
 //! queues.
 
+use super::plane::{XdpPlane, asks_for_plane};
 use super::start::Start;
 use crate::filters;
 use anyhow::{Context as _, Result, anyhow};
@@ -82,6 +83,8 @@ pub(super) struct Opened {
     pub rules: Vec<FlowRule>,
     pub steered: Vec<config::Steer>,
     pub helper: Option<Arc<Helper>>,
+    /// What forwards in the kernel, if a port asks for it.
+    pub plane: Option<Arc<XdpPlane>>,
 }
 
 /// The ports that are PCI devices: `0000:03:00.0`, with or without arguments.
@@ -116,7 +119,9 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     let pools = pools(eal, config)?;
     let large = large_pool(eal, config);
     let steered = config.steers.clone();
-    let mut opened = Opened { ports: vec![], infos: vec![], pollers, pools: vec![], rules: vec![], steered, helper };
+    let plane = XdpPlane::load(config)?;
+    let mut opened =
+        Opened { ports: vec![], infos: vec![], pollers, pools: vec![], rules: vec![], steered, helper, plane };
     let macs = prepare_links(config, opened.helper.as_deref(), start)?;
     let mut ports = BTreeMap::new();
     // DPDK numbers its ports itself; the others get numbers that are left.
@@ -137,9 +142,10 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
         prepared.push((index, port, socket_config(&wanted, number, &pool), pool));
     }
     // The kernel waits with each one's ring: side by side.
+    let plane = &opened.plane;
     let open = |(index, port, wanted, pool): (usize, &config::Port, SocketConfig, Arc<MbufPool>)| {
         let whole = large.clone().filter(|_| super_frames(port)).map(|pool| pool as Arc<dyn Pool>);
-        let open = start.step().map_err(anyhow::Error::from).and_then(|()| open_own(port, &wanted, whole, pool));
+        let open = start.step().map_err(anyhow::Error::from).and_then(|()| open_own(port, &wanted, whole, pool, plane));
         (index, open.with_context(|| format!("port {}", port.name)))
     };
     for (index, open) in perigee_socket::side_by_side(prepared, open) {
@@ -207,10 +213,12 @@ fn open_own(
     wanted: &SocketConfig,
     super_frames: Option<Arc<dyn Pool>>,
     pool: Arc<MbufPool>,
+    plane: &Option<Arc<XdpPlane>>,
 ) -> Result<OpenPort> {
+    let program = plane.as_ref().filter(|_| asks_for_plane(port)).map(|plane| plane.program(wanted.number, &port.name));
     let buffers = Buffers { pool: pool.clone(), super_frames, memory: &MBUF };
     Ok(match linux_driver(&port.device) {
-        Some(LinuxDriver::Xdp) => OpenPort::Xdp(XdpPort::open(wanted, buffers)?, pool),
+        Some(LinuxDriver::Xdp) => OpenPort::Xdp(XdpPort::open_behind(program, wanted, buffers)?, pool),
         _ => OpenPort::Socket(SocketPort::open(wanted, buffers)?, pool),
     })
 }
@@ -398,12 +406,20 @@ fn queues_of(name: &str, port: &OpenPort, pollers: &[usize], super_frames: bool)
 }
 
 /// A port as the slow path uses it.
-pub(super) fn router_port((port, twin): (&OpenPort, Option<(Twin, TwinStatus)>)) -> RouterPort {
+pub(super) fn router_port(
+    (port, twin): (&OpenPort, Option<(Twin, TwinStatus)>),
+    config: &config::Port,
+    plane: Option<&Arc<XdpPlane>>,
+) -> RouterPort {
     let pool = port.pool();
     let port: Arc<dyn Port> = match port {
         OpenPort::Dpdk(port) => Arc::new(port.clone()),
         OpenPort::Socket(port, _) => Arc::new(port.clone()),
         OpenPort::Xdp(port, _) => Arc::new(port.clone()),
+    };
+    let port = match plane.filter(|_| asks_for_plane(config)) {
+        Some(plane) => plane.port(port),
+        None => port,
     };
     RouterPort { port, pool, twin }
 }

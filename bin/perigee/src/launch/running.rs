@@ -11,7 +11,7 @@ use perigee_helper::{Helper, SocketFile, confine, privileges};
 use perigee_lua::Scripts;
 use perigee_modules::{Counters, CustomReasons, Reason, all_reasons, reason};
 use perigee_packet::{Pool, PortInfo};
-use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, Settings, SlowParts, SlowThread};
+use perigee_router::{Account, AssistantThread, LinuxParts, Mailbox, PlaneThread, Settings, SlowParts, SlowThread};
 use perigee_worker::{Stop, Worker};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -119,7 +119,7 @@ impl Running {
         workers: Vec<Worker>,
         places: &[(u16, usize)],
         scripts: &Scripts,
-        assistants: Vec<AssistantThread>,
+        (assistants, plane): (Vec<AssistantThread>, Option<PlaneThread>),
         (slow, linux): (SlowParts, LinuxParts),
     ) -> Result<()> {
         // Now: once threads have filters of their own, all of them cannot be given one.
@@ -149,6 +149,21 @@ impl Running {
                 assistant.run();
             };
             self.assistants.push(self.guarded(format!("slow-path-{}", self.assistants.len() + 1), body)?);
+        }
+        if let Some(mut plane) = plane {
+            let cores = cores.to_vec();
+            let body = move || {
+                if let Err(error) = privileges::drop_all() {
+                    tracing::warn!("a thread keeps its capabilities: {error}");
+                }
+                keep_off(&cores);
+                confined(confine::files(&[]));
+                plane.run();
+            };
+            let thread = self.guarded("plane".to_owned(), body)?;
+            let sleeper = thread.thread().clone();
+            slow.forwarding.wake_by(Box::new(move || sleeper.unpark()));
+            self.assistants.push(thread);
         }
         let (eal, stop, twins) = (eal.clone(), self.stop.clone(), self.twins.clone());
         let (cores, readable) = (cores.to_vec(), readable(&slow.settings));

@@ -49,7 +49,7 @@ impl Answers<ShowFilters> for View<'_> {
             },
             action: if filter.action == Action::Drop { FilterAction::Drop } else { FilterAction::Accept },
             done_in: DoneIn::Software,
-            hits: Some(hits.of(index)),
+            hits: Some(hits.of(index) + self.workers.kernel_hits(index)),
         });
         let steers = (1..).zip(&self.config.steers).map(|(number, steer)| FilterStatus {
             kind: FilterKind::Steer,

@@ -8,9 +8,10 @@ use perigee_api::queries::{ShowCounters, ShowDrops, ShowModules, ShowWorkers};
 use perigee_modules::{Counters, Kind, MODULES, Reason, all_reasons, host, reason, stopwatch};
 use perigee_slowpath::CounterKind;
 
-/// The sum of all workers' counters.
+/// The sum of all workers' counters, and the in-kernel plane's.
 pub(super) fn sum(view: &View<'_>, count: impl Fn(&Counters) -> u64) -> u64 {
-    view.workers.counters().map(count).sum()
+    let kernel = view.workers.kernel().map_or(0, |counters| count(&counters));
+    view.workers.counters().map(count).sum::<u64>() + kernel
 }
 
 impl Answers<ShowWorkers> for View<'_> {
@@ -115,6 +116,8 @@ impl Answers<ShowCounters> for View<'_> {
 
 impl Answers<ShowDrops> for View<'_> {
     fn answer(&self, _: ShowDrops) -> Vec<DropStatus> {
+        let kernel = self.workers.kernel();
+        let in_kernel = |reason| kernel.as_ref().map_or(0, |counters| counters.reason_packets(reason));
         let status = |reason: Reason, module: &str, name: &str, kind: Kind, rfc: &str| {
             let per_worker: Vec<u64> =
                 self.workers.counters().map(|counters| counters.reason_packets(reason)).collect();
@@ -123,7 +126,7 @@ impl Answers<ShowDrops> for View<'_> {
                 reason: name.to_owned(),
                 kind: if kind == Kind::Drop { DropKind::Drop } else { DropKind::Punt },
                 rfc: (!rfc.is_empty()).then(|| rfc.to_owned()),
-                packets: per_worker.iter().sum(),
+                packets: per_worker.iter().sum::<u64>() + in_kernel(reason),
                 per_worker,
             }
         };

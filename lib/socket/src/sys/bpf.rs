@@ -192,7 +192,9 @@ impl Program {
     }
 
     /// Attaches it to an interface.
-    pub(crate) fn attach(&self, index: i32, mode: Mode) -> io::Result<Attached> {
+    ///
+    /// It is detached when the descriptor is closed, or when the process ends, however it does.
+    pub(crate) fn attach(&self, index: i32, mode: Mode) -> io::Result<OwnedFd> {
         // XDP_FLAGS_SKB_MODE and XDP_FLAGS_DRV_MODE of linux/if_link.h.
         let flags = match mode {
             Mode::Generic => 1 << 1,
@@ -201,12 +203,6 @@ impl Program {
         let wanted =
             LinkCreate { program: number(&self.0), interface: index.unsigned_abs(), attach: ATTACH_XDP, flags };
         // SAFETY: the structure of LINK_CREATE, without addresses.
-        unsafe { bpf(LINK_CREATE, &wanted) }.map(|link| Attached { _link: own(link) })
+        unsafe { bpf(LINK_CREATE, &wanted) }.map(own)
     }
-}
-
-/// A program at an interface. It is detached when this is dropped, or when the process ends, however it does.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    _link: OwnedFd,
 }

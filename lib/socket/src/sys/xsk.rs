@@ -12,7 +12,7 @@ use super::{check, get_option, set_option};
 use libc::{c_int, c_void, off_t, xdp_desc};
 use perigee_packet::{Handle, Memory};
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Frames that may wait to be received, a power of two.
@@ -82,6 +82,12 @@ pub(crate) struct XdpSocket {
     descriptor: OwnedFd,
     memory: Arc<Mapping>,
     zero_copy: bool,
+}
+
+impl AsFd for XdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
 }
 
 impl AsRawFd for XdpSocket {

@@ -7,7 +7,7 @@ use perigee_modules::testing::{INTERFACES, NO_OUTPUT, PORTS, Rig, add_routes};
 use perigee_modules::{Kind, Reason, all_reasons};
 use perigee_net::Rule;
 use perigee_xdp::layout::Counters;
-use perigee_xdp::{LoadedPlane, PlanePort, PlaneView, RuleLists, Up};
+use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up};
 use std::sync::Arc;
 
 /// What comes of a frame.
@@ -32,8 +32,7 @@ pub struct Bed {
     pub rig: Rig,
     pub plane: LoadedPlane,
     pub view: PlaneView,
-    filters: Vec<Rule>,
-    steered: Vec<Rule>,
+    counters: PlaneCounters,
     /// The port that frames come in by now.
     port: u16,
     before: Box<Counters>,
@@ -52,14 +51,16 @@ impl Bed {
     /// A router with a structure for IPv4 of this name, and these routes.
     pub fn with(v4: &str, filters: Vec<Rule>, steered: Vec<Rule>, routes: impl FnOnce(FibWriter) -> FibWriter) -> Bed {
         let plane = LoadedPlane::load(256 << 20).expect("the program loads");
-        let view = PlaneView::new(&plane.maps().expect("descriptors")).expect("maps in memory");
+        let maps = plane.maps().expect("descriptors");
+        let view = PlaneView::new(&maps).expect("maps in memory");
+        let counters = PlaneCounters::new(&maps).expect("a map in memory");
         for port in 0..=PORTS {
             plane.set_device(port.into(), LO).expect("lo");
         }
         let fib = FibWriter::in_arena(view.arena(), 4096, v4, "range6").expect("room in the arena");
         let rig = Rig::with_routes(routes(fib), list(&filters), list(&steered));
-        let before = view.counters();
-        let mut bed = Bed { rig, plane, view, filters, steered, port: 0, before };
+        let before = counters.sum();
+        let mut bed = Bed { rig, plane, view, counters, port: 0, before };
         bed.follow_routes();
         bed
     }
@@ -79,11 +80,12 @@ impl Bed {
         // Frames are tried on `lo`, which is the port that they come in by; what that one's number is, is changed.
         let port = |number: u16| {
             let link = if number == self.port { LO } else { 1000 + u32::from(number) };
-            PlanePort { number, link, up: Up::Socket }
+            PlanePort { number, link, up: Up::Socket, in_driver: true, sends: true }
         };
         let ports: Vec<_> = (0..PORTS).filter(|number| *number != u16::from(NO_OUTPUT) - 2).map(port).collect();
-        let lists = RuleLists { filters: &self.filters, steered: &self.steered };
-        self.view.publish(&self.rig.ctx.tables, &ports, lists).expect("the plane takes the tables");
+        // Frames are tried one by one: none is on its way.
+        self.view.settle(self.view.shown());
+        self.view.publish(&self.rig.ctx.tables, &ports).expect("the plane takes the tables");
     }
 
     /// What the modules make of a frame.
@@ -112,7 +114,7 @@ impl Bed {
             self.publish();
         }
         let tried = self.plane.try_frame(frame, LO, 1).expect("the kernel tries it");
-        let now = self.view.counters();
+        let now = self.counters.sum();
         let before = std::mem::replace(&mut self.before, now);
         let now = &self.before;
         let place = usize::from(port) + 1;

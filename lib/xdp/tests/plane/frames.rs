@@ -144,6 +144,7 @@ pub fn fare_alike_with_reverse_paths() {
         bed.rig.change_interface(id, |interface| interface.policy.urpf = mode);
     }
     bed.publish();
+    let mut seen = Seen::default();
     for i in 0..count {
         let port = (i / ROW % 3) as u16;
         let mut frame = frame(&mut random, port);
@@ -157,6 +158,10 @@ pub fn fare_alike_with_reverse_paths() {
             Some([0x86, 0xdd]) if frame.len() >= 54 => frame[22..38].copy_from_slice(&testing::v6(from).octets()),
             _ => {}
         }
-        bed.compare(port, &frame);
+        let (user, kernel) = bed.compare(port, &frame);
+        seen.note(&user, &kernel);
+    }
+    for name in ["sent", "urpf.ipv4_failed", "urpf.ipv6_failed"] {
+        assert!(seen.left(name) < 0.05, "{name}: {}", seen.left(name));
     }
 }

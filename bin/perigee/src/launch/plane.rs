@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+//! The in-kernel plane of a router: loaded while there are privileges, then shown the tables by a thread without any.
+
+use anyhow::{Context as _, Result};
+use perigee_config as config;
+use perigee_config::{Config, Plane};
+use perigee_fib::Arena;
+use perigee_modules::{Counters, Tables};
+use perigee_packet::{Link, Port, PortInfo, PortStats};
+use perigee_router::{KernelPlane, Refusal};
+use perigee_socket::FrameProgram;
+use perigee_xdp::layout;
+use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace, takes_redirected};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often it is checked whether a port sends what is redirected to it: one port each time.
+const CHECK: Duration = Duration::from_secs(1);
+/// How old counters may be that are shown: one answer asks for many.
+const FRESH: Duration = Duration::from_millis(5);
+
+/// The plane, and the ports that it forwards for.
+pub(super) struct XdpPlane {
+    loaded: LoadedPlane,
+    counted: PlaneCounters,
+    state: Mutex<State>,
+    sum: Mutex<Sum>,
+}
+
+/// What changes while it runs. Nobody waits for the kernel while this is locked.
+struct State {
+    view: PlaneView,
+    ports: Vec<KnownPort>,
+    /// Whether something about ports has changed that the tables do not say.
+    changed: bool,
+    /// When a port was checked last, and which one is next.
+    checked: Instant,
+    next: usize,
+    /// Whether it was said that there are too many rules, for each family.
+    said: [bool; 2],
+}
+
+/// A port that the program is attached for.
+struct KnownPort {
+    port: PlanePort,
+    name: String,
+    /// Whether it is known whether it sends; if not, its packets are sent by workers.
+    asked: bool,
+    /// Whether the kernel can say it.
+    says: bool,
+}
+
+/// What was counted, and when it was summed up.
+struct Sum {
+    at: Option<Instant>,
+    plane: Box<layout::Counters>,
+    router: Arc<Counters>,
+    /// What filters had been counted for before the present list.
+    filters: Vec<u32>,
+    before: Vec<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a port's packets are forwarded in the kernel.
+pub(super) fn asks_for_plane(port: &config::Port) -> bool {
+    port.plane == Plane::Xdp
+}
+
+impl XdpPlane {
+    /// Loads it, if a port asks for it.
+    pub(super) fn load(config: &Config) -> Result<Option<Arc<XdpPlane>>> {
+        if !config.ports.iter().any(asks_for_plane) {
+            return Ok(None);
+        }
+        let bytes = (config.router.plane_memory as usize) << 20;
+        let loaded = LoadedPlane::load(bytes).context("plane = \"xdp\"")?;
+        let maps = loaded.maps()?;
+        let view = PlaneView::new(&maps).context("the in-kernel plane's maps")?;
+        let counted = PlaneCounters::new(&maps).context("the in-kernel plane's counters")?;
+        grace().context(
+            "the kernel does not say when packets are done with (membarrier(2); not if it was started with nohz_full), so \
+             that tables could not be changed: use `plane = \"worker\"`",
+        )?;
+        let router = Arc::new(Counters::new(config.ports.len()));
+        let sum = Sum { at: None, plane: counted.sum(), router, filters: Vec::new(), before: Vec::new() };
+        let state =
+            State { view, ports: Vec::new(), changed: false, checked: Instant::now(), next: 0, said: [false; 2] };
+        Ok(Some(Arc::new(XdpPlane { loaded, counted, state: Mutex::new(state), sum: Mutex::new(sum) })))
+    }
+
+    /// The program for a port with this number and name.
+    pub(super) fn program(self: &Arc<XdpPlane>, number: u16, name: &str) -> Arc<dyn FrameProgram> {
+        Arc::new(PortProgram { plane: self.clone(), number, name: name.to_owned() })
+    }
+
+    /// A port with what the plane has done for it.
+    pub(super) fn port(self: &Arc<XdpPlane>, port: Arc<dyn Port>) -> Arc<dyn Port> {
+        Arc::new(PortInPlane { plane: self.clone(), number: port.info().port, port })
+    }
+
+    /// Asks the kernel whether a port sends what is redirected to it: those that it is not known of, or the next one.
+    fn check(&self, at: usize) {
+        let known = |state: &State| state.ports.get(at).filter(|known| known.says).map(|known| known.port);
+        let Some(port) = known(&lock(&self.state)) else { return };
+        // It takes its time, which nobody is to wait for.
+        let answer = if port.in_driver { takes_redirected(port.link) } else { Ok(Some(false)) };
+        let mut state = lock(&self.state);
+        let Some(known) = state.ports.get_mut(at).filter(|known| known.port.link == port.link) else { return };
+        // Of what cannot be asked, nothing new is known. Kernels before 6.3 cannot be asked about any port.
+        let Ok(answer) = answer else { return };
+        known.says = answer.is_some();
+        let sends = answer.unwrap_or(true);
+        if known.asked && sends == known.port.sends {
+            return;
+        }
+        let changed = !known.asked || sends != known.port.sends;
+        (known.asked, known.port.sends) = (true, sends);
+        let name = known.name.clone();
+        state.changed |= changed;
+        drop(state);
+        match (sends, port.in_driver) {
+            (true, _) => tracing::info!("port {name}: the in-kernel plane sends by it"),
+            (false, false) => tracing::info!(
+                "port {name}: its driver runs no XDP program, so that workers send what ports with one receive for it"
+            ),
+            (false, true) => tracing::warn!(
+                "port {name}: workers send what leaves by it, as its driver would drop what the in-kernel plane redirects to \
+                 it; of a veth pair, the other end needs `ethtool -K PEER gro on`"
+            ),
+        }
+    }
+
+    /// Checks the ports that nothing is known of, and one other, if it is time.
+    fn check_ports(&self) {
+        let due = {
+            let mut state = lock(&self.state);
+            let mut due: Vec<usize> =
+                (0..).zip(&state.ports).filter(|(_, port)| !port.asked).map(|(at, _)| at).collect();
+            if state.checked.elapsed() >= CHECK && !state.ports.is_empty() {
+                state.checked = Instant::now();
+                state.next = (state.next + 1) % state.ports.len();
+                due.push(state.next);
+            }
+            due
+        };
+        due.into_iter().for_each(|at| self.check(at));
+    }
+
+    /// The sum of what was counted, as of now or a moment ago.
+    fn sum(&self) -> MutexGuard<'_, Sum> {
+        let mut sum = lock(&self.sum);
+        if sum.at.is_none_or(|at| at.elapsed() > FRESH) {
+            sum.plane = self.counted.sum();
+            sum.plane.count_into(&sum.router);
+            sum.at = Some(Instant::now());
+        }
+        sum
+    }
+
+    /// From now on places in the list of filters mean these rules, by their numbers in the configuration.
+    fn count_filters(&self, filters: Vec<u32>) {
+        let mut sum = lock(&self.sum);
+        sum.plane = self.counted.sum();
+        (sum.before, sum.filters) = (sum.plane.hits.to_vec(), filters);
+    }
+}
+
+impl State {
+    fn ports(&self) -> Vec<PlanePort> {
+        self.ports.iter().map(|known| known.port).collect()
+    }
+
+    /// Says once that there are too many rules.
+    fn say_rules(&mut self) {
+        let now = self.view.too_many_rules();
+        for (family, (now, said)) in ["IPv4", "IPv6"].into_iter().zip(now.into_iter().zip(&mut self.said)) {
+            if now && !*said {
+                tracing::warn!(
+                    "workers forward all packets of {family}: of filters, steers and Linux's exceptions there are more than the {} \
+                     that the in-kernel plane compares a packet with",
+                    layout::RULES
+                );
+            }
+            *said = now;
+        }
+    }
+}
+
+impl KernelPlane for XdpPlane {
+    fn arena(&self) -> Arc<Arena> {
+        lock(&self.state).view.arena().clone()
+    }
+
+    fn publish(&self, tables: &Tables) -> std::result::Result<(), Refusal> {
+        let mut state = lock(&self.state);
+        let ports = state.ports();
+        let published = state.view.publish(tables, &ports);
+        if let Err(error) = published {
+            // The same grace period is good for it, as nothing was shown.
+            let _ = state.view.hand_on_everything(&ports);
+            return Err(error.into());
+        }
+        state.say_rules();
+        let filters: Vec<u32> = state.view.filters().iter().map(|rule| rule.number).collect();
+        let renewed = state.view.take_renewed();
+        drop(state);
+        if renewed {
+            self.count_filters(filters);
+        }
+        Ok(())
+    }
+
+    fn stand_aside(&self) {
+        let mut state = lock(&self.state);
+        let ports = state.ports();
+        let _ = state.view.hand_on_everything(&ports);
+    }
+
+    fn has_changed(&self) -> bool {
+        self.check_ports();
+        std::mem::take(&mut lock(&self.state).changed)
+    }
+
+    fn grace(&self) -> io::Result<()> {
+        let shown = lock(&self.state).view.shown();
+        grace()?;
+        lock(&self.state).view.settle(shown);
+        Ok(())
+    }
+
+    fn hits(&self, filter: usize) -> u64 {
+        let sum = self.sum();
+        let place = sum.filters.iter().position(|number| *number as usize == filter);
+        place.map_or(0, |place| sum.plane.hits[place.min(sum.plane.hits.len() - 1)].saturating_sub(sum.before[place]))
+    }
+
+    fn counters(&self) -> Arc<Counters> {
+        self.sum().router.clone()
+    }
+}
+
+/// The program as one port sees it.
+struct PortProgram {
+    plane: Arc<XdpPlane>,
+    number: u16,
+    name: String,
+}
+
+impl PortProgram {
+    /// The port's place in the plane's maps.
+    fn place(&self) -> u32 {
+        u32::from(self.number) + 1
+    }
+}
+
+impl FrameProgram for PortProgram {
+    fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.plane.loaded.set_socket(self.place(), queue, socket).map_err(io::Error::other)
+    }
+
+    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd> {
+        let link = index.unsigned_abs();
+        // Whether it sends is found out soon: until then, what leaves by it is the workers'.
+        let port = PlanePort { number: self.number, link, up: Up::Socket, in_driver, sends: false };
+        {
+            let mut state = lock(&self.plane.state);
+            let known = state.ports.iter().position(|known| known.port.number == self.number);
+            let before = known.map(|at| state.ports[at].port.link).filter(|before| *before != link);
+            // Before frames come: all of them go up, until the tables are shown with this port.
+            state.view.add_port(&port, before).map_err(io::Error::other)?;
+            let new = KnownPort { port, name: self.name.clone(), asked: false, says: true };
+            match known {
+                Some(at) => state.ports[at] = new,
+                None => state.ports.push(new),
+            }
+            state.changed = true;
+        }
+        self.plane.loaded.set_device(self.place(), link).map_err(io::Error::other)?;
+        self.plane.loaded.attach(link, in_driver)
+    }
+}
+
+/// A port by AF_XDP sockets: what the plane has finished is in no socket's counters.
+struct PortInPlane {
+    plane: Arc<XdpPlane>,
+    number: u16,
+    port: Arc<dyn Port>,
+}
+
+impl Port for PortInPlane {
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+
+    fn link(&self) -> Link {
+        self.port.link()
+    }
+
+    fn is_up(&self) -> bool {
+        self.port.is_up()
+    }
+
+    fn stats(&self) -> PortStats {
+        let mut stats = self.port.stats();
+        if let Some(own) = self.plane.sum().plane.ports.get(usize::from(self.number) + 1) {
+            stats.rx_packets += own.received;
+            stats.rx_bytes += own.received_bytes;
+            stats.tx_packets += own.sent;
+            stats.tx_bytes += own.sent_bytes;
+        }
+        stats
+    }
+
+    fn device_counters(&self) -> Vec<(String, u64)> {
+        self.port.device_counters()
+    }
+
+    fn set_promiscuous(&self, on: bool) -> std::result::Result<(), String> {
+        self.port.set_promiscuous(on)
+    }
+
+    fn set_mtu(&self, mtu: u16) -> std::result::Result<(), String> {
+        self.port.set_mtu(mtu)
+    }
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//! The program at an interface: a link of the kernel's, which goes when its last descriptor is closed.
+#![allow(unsafe_code)]
+
+use libbpf_rs::libbpf_sys;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// XDP_FLAGS_SKB_MODE and XDP_FLAGS_DRV_MODE of linux/if_link.h.
+const BEHIND_DRIVER: u32 = 1 << 1;
+const IN_DRIVER: u32 = 1 << 2;
+
+/// Attaches a program to an interface of this thread's network namespace, in its driver or behind it.
+pub(crate) fn attach(program: impl AsFd, link: u32, in_driver: bool) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+        flags: if in_driver { IN_DRIVER } else { BEHIND_DRIVER },
+        ..Default::default()
+    };
+    let (program, link) = (program.as_fd().as_raw_fd(), link as i32);
+    // SAFETY: the structure says its own size, and is only read.
+    let made = unsafe { libbpf_sys::bpf_link_create(program, link, libbpf_sys::BPF_XDP, &options) };
+    match made {
+        // SAFETY: the kernel has just made it for us.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// NETDEV_XDP_ACT_NDO_XMIT of linux/netdev.h.
+const TAKES_REDIRECTED: u64 = 1 << 2;
+
+/// Whether the driver of an interface with a program in it sends what programs in other drivers redirect to it; if not,
+/// the kernel drops that without a counter. A veth does so only if its other end has a program or GRO. `None`: the kernel
+/// does not say it (before 6.3).
+///
+/// # Errors
+/// The kernel cannot be asked, or the interface is gone.
+pub fn takes_redirected(link: u32) -> io::Result<Option<bool>> {
+    let mut options =
+        libbpf_sys::bpf_xdp_query_opts { sz: size_of::<libbpf_sys::bpf_xdp_query_opts>() as _, ..Default::default() };
+    // SAFETY: the structure says its own size, and is written within it.
+    let asked = unsafe { libbpf_sys::bpf_xdp_query(link as i32, 0, &mut options) };
+    match asked {
+        // A driver that takes a program can do something at least.
+        0.. if options.feature_flags == 0 => Ok(None),
+        0.. => Ok(Some(options.feature_flags & TAKES_REDIRECTED != 0)),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
