@@ -42,12 +42,17 @@ fn traceroute_shows_the_router_first(world: &World) {
         [("10.0.2.2", "10.0.1.1", "traceroute"), ("2001:db8:2::2", "2001:db8:1::1", "traceroute -6")]
     {
         client.reaches(address);
-        let shown = client.run(&format!("{tool} -n -q 1 -w 60 {address}")).good().out;
-        let hops: Vec<&str> = shown.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
-        assert_eq!(hops, [first, address], "{shown}");
+        crosses_by(&client, tool, first, address);
     }
     assert!(router.dropped("ttl.expired") > 0 && router.dropped("hop_limit.expired") > 0);
     router.stop();
+}
+
+/// A traceroute shows one router before its destination.
+pub(crate) fn crosses_by(client: &Host, tool: &str, router: &str, address: &str) {
+    let shown = client.run(&format!("{tool} -n -q 1 -w 60 {address}")).good().out;
+    let hops: Vec<&str> = shown.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(hops, [router, address], "{shown}");
 }
 
 fn iperf3_crosses(world: &World) {

@@ -122,7 +122,7 @@ fn more_addresses(world: &World, host: &Host, network: u16) -> Result<()> {
     Ok(())
 }
 
-/// The attacked link: a switch between the router's port, a router beyond it, and the attacker, whose frames go past it.
+/// The attacked link: a switch with the router's port, another router and the attacker, whose frames go past it.
 fn edge(world: &World) -> Result<(Host, Wire)> {
     let (switch, peer) = (world.namespace("switch")?, world.namespace("peer")?);
     let name = switch.name();
@@ -140,10 +140,10 @@ fn edge(world: &World) -> Result<(Host, Wire)> {
         world.ip(&format!("-n {name} link set {port} addrgenmode none"))?;
         world.ip(&format!("-n {name} link set {port} up"))?;
     }
-    // Past the switch, to the router alone: a bridge of Linux drops pause frames, groups as senders and, with netfilter, IP
-    // headers that are wrong; and no router keeps the peer from believing forged ARP.
-    let redirect = "tc filter add dev attacker parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect \
-                    dev to-router";
+    // To the router alone. Linux's bridge drops pause frames, groups as senders and, by netfilter, wrong IP headers; and
+    // the peer believes forged ARP, which no router prevents.
+    let redirect = "tc filter add dev attacker parent ffff: protocol all u32 match u32 0 0 \
+                    action mirred egress redirect dev to-router";
     for words in ["tc qdisc add dev attacker ingress", redirect] {
         switch.run(words).output().context("the attacker's frames cannot be sent past the switch")?;
     }

@@ -83,8 +83,8 @@ section! {
         /// that the router cannot forward by.
         max_routes: Option<u32>, optional(integer("routes", 1000..=1_000_000_000)),
             default None => "as many as there is memory for", restart;
-        /// Megabytes of the tables of a router with ports that have `plane = "xdp"`: the kernel's, taken whether they are used or not. An eighth
-        /// is for IPv6. A full table of IPv4 takes about 35, and as much again while it is built anew; a router with few routes takes 25 as well.
+        /// Megabytes for tables of routers whose ports have `plane = "xdp"`. It is the kernel's memory, and taken whether it is used
+        /// or not. An eighth is for IPv6. A table that is built again exists twice for a moment.
         plane_memory: u32, integer("megabytes", 64..=32_768), default 256, restart;
         /// Packets that the ring from each worker to each thread of the slow path holds.
         punt_ring: u32, power_of_two(), default 1024, restart;

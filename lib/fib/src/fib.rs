@@ -97,7 +97,7 @@ impl FibWriter {
         Self::within(&Memory::Own, next_hops, v4, v6)
     }
 
-    /// As [`with`](Self::with), in memory that others read, too: the in-kernel plane. The structures are chosen by name.
+    /// As [`with`](Self::with), in memory that the in-kernel plane reads as well. The structures are chosen by name.
     ///
     /// # Errors
     /// The arena has no room, or the in-kernel plane does not read the structure.

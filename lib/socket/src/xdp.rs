@@ -329,7 +329,7 @@ impl XdpShared {
         }
     }
 
-    /// The interface is gone, or in another namespace: there its frames are nobody's here. If it comes back it is joined
+    /// The interface is gone, or in another namespace, whose frames are not this router's. If it comes back it is joined
     /// again, whatever its index is.
     fn leave(&self) {
         if self.index.load(Ordering::Acquire) != GONE

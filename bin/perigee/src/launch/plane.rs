@@ -16,9 +16,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often it is checked whether a port sends what is redirected to it: one port each time.
+/// How often a port is asked whether it sends redirected packets: one port each time.
 const CHECK: Duration = Duration::from_secs(1);
-/// How old counters may be that are shown: one answer asks for many.
+/// How old the sum of counters may be: one answer of the API asks for many of them.
 const FRESH: Duration = Duration::from_millis(5);
 
 /// The plane, and the ports that it forwards for.
@@ -29,16 +29,16 @@ pub(super) struct XdpPlane {
     sum: Mutex<Sum>,
 }
 
-/// What changes while it runs. Nobody waits for the kernel while this is locked.
+/// What changes while it runs. No thread waits for the kernel with this lock.
 struct State {
     view: PlaneView,
     ports: Vec<KnownPort>,
-    /// Whether something about ports has changed that the tables do not say.
+    /// A port has changed in a way that the tables do not show.
     changed: bool,
-    /// When a port was checked last, and which one is next.
+    /// When a port was asked last, and the place of the next one.
     checked: Instant,
     next: usize,
-    /// Whether it was said that there are too many rules, for each family.
+    /// By family: a warning about too many rules was logged.
     said: [bool; 2],
 }
 
@@ -46,18 +46,18 @@ struct State {
 struct KnownPort {
     port: PlanePort,
     name: String,
-    /// Whether it is known whether it sends; if not, its packets are sent by workers.
+    /// The kernel has said whether the port sends redirected packets. Until then workers send its packets.
     asked: bool,
-    /// Whether the kernel can say it.
+    /// The kernel can say it.
     says: bool,
 }
 
-/// What was counted, and when it was summed up.
+/// A sum of all counters, and its time.
 struct Sum {
     at: Option<Instant>,
     plane: Box<layout::Counters>,
     router: Arc<Counters>,
-    /// What filters had been counted for before the present list.
+    /// The filters' numbers, in the order of the plane's list, and the counts when that list was new.
     filters: Vec<u32>,
     before: Vec<u64>,
 }
@@ -83,8 +83,8 @@ impl XdpPlane {
         let view = PlaneView::new(&maps).context("the in-kernel plane's maps")?;
         let counted = PlaneCounters::new(&maps).context("the in-kernel plane's counters")?;
         grace().context(
-            "the kernel does not say when packets are done with (membarrier(2); not if it was started with nohz_full), so \
-             that tables could not be changed: use `plane = \"worker\"`",
+            "the kernel does not say when packets are done with (membarrier(2); not if it was started with \
+             nohz_full), so that tables could not be changed: use `plane = \"worker\"`",
         )?;
         let router = Arc::new(Counters::new(config.ports.len()));
         let sum = Sum { at: None, plane: counted.sum(), router, filters: Vec::new(), before: Vec::new() };
@@ -103,15 +103,15 @@ impl XdpPlane {
         Arc::new(PortInPlane { plane: self.clone(), number: port.info().port, port })
     }
 
-    /// Asks the kernel whether a port sends what is redirected to it: those that it is not known of, or the next one.
+    /// Asks the kernel whether a port sends redirected packets.
     fn check(&self, at: usize) {
         let known = |state: &State| state.ports.get(at).filter(|known| known.says).map(|known| known.port);
         let Some(port) = known(&lock(&self.state)) else { return };
-        // It takes its time, which nobody is to wait for.
+        // Unlocked: the answer takes its time.
         let answer = if port.in_driver { takes_redirected(port.link) } else { Ok(Some(false)) };
         let mut state = lock(&self.state);
         let Some(known) = state.ports.get_mut(at).filter(|known| known.port.link == port.link) else { return };
-        // Of what cannot be asked, nothing new is known. Kernels before 6.3 cannot be asked about any port.
+        // After an error the last answer holds. Kernels before 6.3 have no answer.
         let Ok(answer) = answer else { return };
         known.says = answer.is_some();
         let sends = answer.unwrap_or(true);
@@ -129,13 +129,13 @@ impl XdpPlane {
                 "port {name}: its driver runs no XDP program, so that workers send what ports with one receive for it"
             ),
             (false, true) => tracing::warn!(
-                "port {name}: workers send what leaves by it, as its driver would drop what the in-kernel plane redirects to \
-                 it; of a veth pair, the other end needs `ethtool -K PEER gro on`"
+                "port {name}: workers send what leaves by it, as its driver would drop what the in-kernel plane \
+                 redirects to it; of a veth pair, the other end needs `ethtool -K PEER gro on`"
             ),
         }
     }
 
-    /// Checks the ports that nothing is known of, and one other, if it is time.
+    /// Asks about all new ports, and about one of the others if it is time.
     fn check_ports(&self) {
         let due = {
             let mut state = lock(&self.state);
@@ -151,7 +151,7 @@ impl XdpPlane {
         due.into_iter().for_each(|at| self.check(at));
     }
 
-    /// The sum of what was counted, as of now or a moment ago.
+    /// The sum of all counters, at most [`FRESH`] old.
     fn sum(&self) -> MutexGuard<'_, Sum> {
         let mut sum = lock(&self.sum);
         if sum.at.is_none_or(|at| at.elapsed() > FRESH) {
@@ -162,7 +162,7 @@ impl XdpPlane {
         sum
     }
 
-    /// From now on places in the list of filters mean these rules, by their numbers in the configuration.
+    /// Counts hits of these filters, given by their numbers in the configuration, from zero.
     fn count_filters(&self, filters: Vec<u32>) {
         let mut sum = lock(&self.sum);
         sum.plane = self.counted.sum();
@@ -181,8 +181,8 @@ impl State {
         for (family, (now, said)) in ["IPv4", "IPv6"].into_iter().zip(now.into_iter().zip(&mut self.said)) {
             if now && !*said {
                 tracing::warn!(
-                    "workers forward all packets of {family}: of filters, steers and Linux's exceptions there are more than the {} \
-                     that the in-kernel plane compares a packet with",
+                    "workers forward all packets of {family}: of filters, steers and Linux's exceptions there are \
+                     more than the {} that the in-kernel plane compares a packet with",
                     layout::RULES
                 );
             }
@@ -265,7 +265,7 @@ impl FrameProgram for PortProgram {
 
     fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd> {
         let link = index.unsigned_abs();
-        // Whether it sends is found out soon: until then, what leaves by it is the workers'.
+        // The kernel is asked soon whether the port sends. Until then workers send its packets.
         let port = PlanePort { number: self.number, link, up: Up::Socket, in_driver, sends: false };
         {
             let mut state = lock(&self.plane.state);
@@ -285,7 +285,7 @@ impl FrameProgram for PortProgram {
     }
 }
 
-/// A port by AF_XDP sockets: what the plane has finished is in no socket's counters.
+/// A port by AF_XDP sockets. Their counters lack the packets that the plane finishes.
 struct PortInPlane {
     plane: Arc<XdpPlane>,
     number: u16,
