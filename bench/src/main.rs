@@ -14,7 +14,7 @@
 //! power                    `perigee run` under parts of its load: CPU time and delays by idle policy
 //! multicast                copies for groups, by the fast path and by an assistant
 //! snabb                    graphs of apps; in namespaces, programs by perigee and by Snabb in turn
-//! linux                    the kernel's own forwarding, and XDP programs, between veth pairs
+//! xdp                      the in-kernel plane beside the kernel's own forwarding and XDP programs, between veth pairs
 //! ns3                      a program that measures itself
 //! evaluate                 published figures, most of them by a worker between source and sink in memory (perigee-rig)
 //! ```
@@ -29,7 +29,6 @@ mod forward;
 mod generate;
 mod instructions;
 mod isolated;
-mod linux;
 mod machine;
 mod multicast;
 mod ns3;
@@ -43,6 +42,7 @@ mod statistics;
 mod table;
 mod traffic;
 mod worker;
+mod xdp;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -73,8 +73,8 @@ enum Command {
     Generate(generate::GenerateArgs),
     /// Instructions per packet of both loops, counted by valgrind: the same on a busy machine
     Instructions(instructions::InstructionsArgs),
-    /// What Linux forwards on one core between veth pairs, by its own routing and by XDP programs
-    Linux(linux::LinuxArgs),
+    /// The in-kernel plane on one core between veth pairs, beside Linux's own routing and other XDP programs
+    Xdp(xdp::XdpArgs),
     /// What replication of packets to groups costs in the fast path and in the slow path
     Multicast(multicast::MulticastArgs),
     /// Packets per second that the ns-3 module simulates
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
         Command::Changes(args) => changes::changes(args),
         Command::Generate(args) => generate::generate(args),
         Command::Instructions(args) => instructions::instructions(args),
-        Command::Linux(args) => linux::linux(args),
+        Command::Xdp(args) => xdp::xdp(args),
         Command::Multicast(args) => multicast::run(args),
         Command::Ns3(args) => ns3::ns3(args),
         Command::SlowPath(args) => slowpath::slow_path(args),

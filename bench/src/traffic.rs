@@ -51,7 +51,7 @@ fn route6(n: u32) -> Ipv6Addr {
 /// A packet of a source, or one that left.
 pub type Frame = Vec<u8>;
 
-fn own_mac(port: u16) -> MacAddr {
+pub fn own_mac(port: u16) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, port as u8])
 }
 

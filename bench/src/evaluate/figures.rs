@@ -106,8 +106,8 @@ pub const FIGURES: &[Figure] = &[
         title: "Rivals",
         question: "How fast are others on the same core?",
         method: "All on one core of this machine, in turn, with packets from memory: perigee in Lua and in Rust, testpmd's bare I/O, l3fwd with both of its \
-                 lookups (built from Debian's source package), and what --peer names; 8 routes, and with --routes a full table. Linux and XDP \
-                 programs forward between veth pairs, per CPU second of the thread that does it. Rates of others are not scaled by clock or cores.",
+                 lookups (built from Debian's source package), and what --peer names; 8 routes, and with --routes a full table. In the kernel, \
+                 between veth pairs: Linux, XDP, and both by perigee's table. Rates of others are not scaled by clock or cores.",
         published: "MoonRoute 14.6 Mpps, FastClick 10.4 (0.72), Click 4.32 (0.29), Linux 1.5 (0.10), at 3.2 GHz with one destination; MoonRoute 0.97 \
                     of its rate with 2^20 destinations, 0.79 with 2^24. FastClick's configuration had no ARP and no error replies.",
         measure: rivals::rivals,

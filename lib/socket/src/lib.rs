@@ -10,9 +10,8 @@
 //! checksum   finishes checksums that the sender left to its device
 //! close      the end of many sockets
 //! rehearsal  a receive queue without a kernel, for a fuzz target
-//! forwarder  XDP programs that forward by themselves, for comparison
 //! error      what went wrong, in one sentence
-//! sys        everything unsafe: rings, system calls, the XDP program
+//! sys        everything unsafe: rings, system calls, XDP programs at interfaces
 //! ```
 #![deny(unsafe_code)]
 
@@ -24,7 +23,6 @@ struct Readme;
 mod checksum;
 mod close;
 mod error;
-mod forwarder;
 mod port;
 mod receive;
 #[doc(hidden)]
@@ -35,8 +33,8 @@ mod xdp;
 
 pub use close::{close_together, side_by_side};
 pub use error::{Error, Result};
-pub use forwarder::{Forwarding, XdpForwarder};
 pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
+pub use sys::{attach, takes_redirected};
 pub use transmit::TxQueue;
 pub use xdp::{FrameProgram, XdpPort, XdpRxQueue, XdpTxQueue};

@@ -3,7 +3,7 @@
 //! `unsafe` in them.
 #![allow(unsafe_code)]
 
-mod bpf;
+mod attach;
 pub(crate) mod interface;
 #[deny(unsafe_code)]
 mod offload;
@@ -12,7 +12,7 @@ mod rings;
 mod send;
 pub(crate) mod xsk;
 
-pub(crate) use bpf::{Instruction, Mode, Program, SocketMap, XDP_PASS};
+pub use attach::{attach, takes_redirected};
 pub(crate) use ring::{Arrival, Frame, Ring};
 pub(crate) use send::{Sender, Sent, send_from};
 

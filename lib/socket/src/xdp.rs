@@ -8,6 +8,7 @@
 //! that is loaded takes no privilege, and sockets are kept in reserve, with the same memory for frames, as the router
 //! has dropped its privileges by then.
 
+mod frames;
 mod receive;
 mod transmit;
 mod way;
@@ -17,8 +18,9 @@ pub use transmit::XdpTxQueue;
 
 use crate::error::{Error, Result, xdp_failed};
 use crate::port::{Buffers, FRAME_OVERHEAD, Shared, SocketConfig, SocketPort, lock};
-use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Receiver, Transmitter, Unbound, XdpSocket};
-use crate::sys::{Mode, Program, SocketMap, interface};
+use crate::sys::interface;
+use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Mode, Receiver, Transmitter, Unbound, XdpSocket};
+use frames::AllFrames;
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -86,29 +88,6 @@ pub trait FrameProgram: Send + Sync {
     /// # Errors
     /// The system refuses it, or the driver cannot do it.
     fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd>;
-}
-
-/// The program that gives all frames to sockets.
-struct AllFrames {
-    map: SocketMap,
-    program: Program,
-}
-
-impl AllFrames {
-    fn new(queues: u32) -> io::Result<AllFrames> {
-        let map = SocketMap::new(queues)?;
-        Ok(AllFrames { program: Program::load(&map)?, map })
-    }
-}
-
-impl FrameProgram for AllFrames {
-    fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.map.set(queue, &socket)
-    }
-
-    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd> {
-        self.program.attach(index, if in_driver { Mode::Native } else { Mode::Generic })
-    }
 }
 
 /// What gives the interface's frames to the sockets.
@@ -181,7 +160,7 @@ impl XdpPort {
             (1, 1)
         });
         let (rx, tx) = (rx.clamp(1, u16::MAX.into()), tx.clamp(1, u16::MAX.into()));
-        let own = || AllFrames::new(rx).map(|own| Arc::new(own) as Arc<dyn FrameProgram>);
+        let own = || AllFrames::load(rx).map(|own| Arc::new(own) as Arc<dyn FrameProgram>);
         let program = program.map_or_else(own, Ok).map_err(fail("its XDP program could not be loaded"))?;
         let mut redirection = Redirection { program, attached: None, spares: Vec::new() };
         let index = shared.find().ok_or_else(|| Error::new(format!("interface {name} is gone: start again")))?;

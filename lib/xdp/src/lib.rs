@@ -4,7 +4,6 @@
 //! ```text
 //! bpf/plane.c  the program; bpf/plane.o, what clang makes of it, is committed
 //! load         loads it, for who has the privileges; what others get of it are descriptors of maps
-//! attach       the program at an interface: unsafe
 //! publish      the router's side: what is written as a whole, and begins to hold
 //! settings     what that is: interfaces, ports, filters, places of tables
 //! counted      what the plane counts
@@ -15,7 +14,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod attach;
 mod counted;
 pub mod layout;
 pub mod load;
@@ -25,7 +23,6 @@ pub mod reasons;
 mod rules;
 mod settings;
 
-pub use attach::takes_redirected;
 pub use counted::PlaneCounters;
 pub use load::{LoadError, LoadedPlane, Maps, Tried};
 pub use publish::{PlanePort, PlaneView, PublishError, Up, grace};

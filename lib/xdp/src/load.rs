@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //! Loading the program: for who has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. What others get of it are descriptors.
 
-use crate::attach::attach;
 use crate::layout::{LINE, PORTS, QUEUES};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use std::io;
@@ -157,15 +156,14 @@ impl LoadedPlane {
         found.update(&key.to_ne_bytes(), value, MapFlags::ANY).map_err(refused(what))
     }
 
-    /// Attaches the program to an interface of this thread's network namespace, in its driver or behind it. It is
-    /// detached when the descriptor is closed.
+    /// A descriptor of the program, to attach it by.
     ///
     /// # Errors
-    /// The kernel refuses it, or the driver cannot do it.
-    pub fn attach(&self, link: u32, in_driver: bool) -> io::Result<OwnedFd> {
+    /// The object is not what this version expects, or there are no descriptors left.
+    pub fn program(&self) -> io::Result<OwnedFd> {
         let program = self.object.progs_mut().find(|program| program.name() == PROGRAM);
         let program = program.ok_or_else(|| io::Error::other(LoadError::Missing(PROGRAM)))?;
-        attach(&program, link, in_driver)
+        program.as_fd().try_clone_to_owned()
     }
 
     /// Runs the program on a frame as if it came in by an interface of Linux, some times, without sending anything:

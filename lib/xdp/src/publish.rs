@@ -39,7 +39,7 @@ pub struct PlanePort {
     pub up: Up,
     /// Whether the program is in the interface's driver; else it is behind it, where whatever it redirects is sent.
     pub in_driver: bool,
-    /// Whether programs in drivers may send by it: see [`takes_redirected`](crate::takes_redirected). What they cannot
+    /// Whether programs in drivers may send by it (`takes_redirected` of lib/socket). What they cannot
     /// send goes up.
     pub sends: bool,
 }

@@ -8,9 +8,9 @@ use perigee_fib::Arena;
 use perigee_modules::{Counters, Tables};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use perigee_router::{KernelPlane, Refusal};
-use perigee_socket::FrameProgram;
+use perigee_socket::{FrameProgram, attach, takes_redirected};
 use perigee_xdp::layout;
-use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace, takes_redirected};
+use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -281,7 +281,7 @@ impl FrameProgram for PortProgram {
             state.changed = true;
         }
         self.plane.loaded.set_device(self.place(), link).map_err(io::Error::other)?;
-        self.plane.loaded.attach(link, in_driver)
+        attach(self.plane.loaded.program()?, link, in_driver)
     }
 }
 

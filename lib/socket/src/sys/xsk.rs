@@ -6,7 +6,6 @@
 //! ring, the others through the transmit ring and the completion ring; so two threads may work with a socket, one in
 //! each direction.
 
-use super::bpf::Mode;
 use super::rings::{Consumer, Mapping, Producer};
 use super::{check, get_option, set_option};
 use libc::{c_int, c_void, off_t, xdp_desc};
@@ -132,6 +131,15 @@ impl XdpSocket {
             refused: (counted.rx_invalid_descs, counted.tx_invalid_descs),
         }
     }
+}
+
+/// Where an XDP program is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// In the driver, before the kernel has made a socket buffer of the frame.
+    Native,
+    /// Behind the driver: for every kind of interface, and slower.
+    Generic,
 }
 
 /// Binds a socket to a queue of the interface `index`.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! The program at an interface: a link of the kernel's, which goes when its last descriptor is closed.
-#![allow(unsafe_code)]
+//! XDP programs at interfaces: links of the kernel's, each of which goes when its last descriptor is closed.
 
 use libbpf_rs::libbpf_sys;
 use std::io;
@@ -10,8 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 const BEHIND_DRIVER: u32 = 1 << 1;
 const IN_DRIVER: u32 = 1 << 2;
 
-/// Attaches a program to an interface of this thread's network namespace, in its driver or behind it.
-pub(crate) fn attach(program: impl AsFd, link: u32, in_driver: bool) -> io::Result<OwnedFd> {
+/// Attaches an XDP program to an interface of this thread's network namespace, in its driver or behind it. It is
+/// detached when the descriptor is closed.
+///
+/// # Errors
+/// The kernel refuses it, or the driver cannot do it.
+pub fn attach(program: impl AsFd, link: u32, in_driver: bool) -> io::Result<OwnedFd> {
     let options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
         flags: if in_driver { IN_DRIVER } else { BEHIND_DRIVER },
@@ -30,9 +33,9 @@ pub(crate) fn attach(program: impl AsFd, link: u32, in_driver: bool) -> io::Resu
 /// NETDEV_XDP_ACT_NDO_XMIT of linux/netdev.h.
 const TAKES_REDIRECTED: u64 = 1 << 2;
 
-/// Whether the driver of an interface with a program in it sends what programs in other drivers redirect to it; if not,
-/// the kernel drops that without a counter. A veth does so only if its other end has a program or GRO. `None`: the kernel
-/// does not say it (before 6.3).
+/// Whether the driver of an interface, which runs a program itself, sends frames that programs in other drivers redirect
+/// to it. If not, the kernel drops them without a counter. A veth sends them if its other end has a program or GRO.
+/// `None`: the kernel does not say it (before 6.3).
 ///
 /// # Errors
 /// The kernel cannot be asked, or the interface is gone.
