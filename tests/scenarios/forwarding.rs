@@ -279,5 +279,17 @@ fn af_xdp_sockets_drive_an_interface_and_leave_no_program(world: &World) {
         assert!(world.ip("-details link show r-client").contains("prog/xdp"));
     }
     router.kill();
-    wait_until("the program to be gone", || !world.ip("-details link show r-client").contains("xdp"));
+    let is_gone = || !world.ip("-details link show r-client").contains("xdp");
+    wait_until("the program to be gone", is_gone);
+    // DPDK's driver detaches its program itself, for which the router has no privilege any more.
+    for kill in [false, true] {
+        let router = world.router("", &ports.replace("driver = \"xdp\"", "driver = \"dpdk:af_xdp\""));
+        assert!(!is_gone());
+        if kill {
+            router.kill();
+        } else {
+            router.stop();
+        }
+        wait_until("DPDK's program to be gone", is_gone);
+    }
 }

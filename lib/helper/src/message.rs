@@ -90,13 +90,21 @@ pub struct LinkPreparation {
     pub other_mac: Option<MacAddr>,
     /// Bytes of an IP packet, if it is to be changed.
     pub mtu: Option<u16>,
+    /// Whether the port's driver attaches an XDP program and cannot detach it without privileges, as DPDK's
+    /// `net_af_xdp`: the helper does it at the end.
+    pub leaves_program: bool,
 }
 
 impl LinkPreparation {
     /// That of an interface with the address `own`, under a port with the address `port`.
     #[must_use]
     pub fn new(name: &str, own: MacAddr, port: MacAddr, mtu: u16) -> LinkPreparation {
-        LinkPreparation { name: name.to_owned(), other_mac: (own == port).then(|| another_mac(own)), mtu: Some(mtu) }
+        LinkPreparation {
+            name: name.to_owned(),
+            other_mac: (own == port).then(|| another_mac(own)),
+            mtu: Some(mtu),
+            leaves_program: false,
+        }
     }
 }
 
@@ -386,7 +394,12 @@ mod tests {
                 Request::MakeTwins(vec![twin.clone()]),
                 Request::ChangeLink(change),
                 Request::LinkMacs(vec![name.into()]),
-                Request::PrepareLinks(vec![LinkPreparation { name: name.into(), other_mac: None, mtu: None }]),
+                Request::PrepareLinks(vec![LinkPreparation {
+                    name: name.into(),
+                    other_mac: None,
+                    mtu: None,
+                    leaves_program: false,
+                }]),
                 Request::MakeVlan { on: "wan".into(), vlan: 7, wanted: twin.clone() },
                 Request::MakeVlan {
                     on: name.into(),

@@ -3,7 +3,7 @@
 //! share a netlink socket.
 
 use perigee_net::MacAddr;
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use rtnetlink::{Handle, LinkUnspec};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,8 @@ pub struct Undo {
     mac: Option<Vec<u8>>,
     mtu: Option<u32>,
     gro: Option<u32>,
+    /// Whether an XDP program that it has at the end is the driver's of its port.
+    leaves_program: bool,
     settings: Vec<(String, String)>,
 }
 
@@ -114,6 +116,7 @@ async fn look_at(netlink: &Handle, wanted: &LinkPreparation) -> Result<Undo, Fai
             LinkAttribute::GroMaxSize(size) => Some(*size),
             _ => None,
         }),
+        leaves_program: wanted.leaves_program && !has_program(&link),
         settings: current_settings(name),
     })
 }
@@ -159,7 +162,17 @@ impl Undo {
     #[doc(hidden)]
     pub fn of_nothing(name: &str, index: u32) -> Undo {
         let (name, settings) = (name.to_owned(), Vec::new());
-        Undo { name, index, was_up: false, was_promiscuous: false, mac: None, mtu: None, gro: None, settings }
+        Undo {
+            name,
+            index,
+            was_up: false,
+            was_promiscuous: false,
+            mac: None,
+            mtu: None,
+            gro: None,
+            leaves_program: false,
+            settings,
+        }
     }
 
     /// Linux's number of the interface, which stays when it is renamed.
@@ -177,7 +190,7 @@ impl Undo {
     /// The same, and how to restore what was not to be changed when this was written, and is now: as `newer` has it.
     pub(super) fn and(&self, newer: &Undo) -> Undo {
         let (mac, mtu) = (self.mac.clone().or_else(|| newer.mac.clone()), self.mtu.or(newer.mtu));
-        Undo { mac, mtu, ..self.clone() }
+        Undo { mac, mtu, leaves_program: self.leaves_program || newer.leaves_program, ..self.clone() }
     }
 
     /// Whether it is about another interface that had the name which `newer`'s has: one that is gone, or has another
@@ -218,6 +231,9 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     }
     // DPDK makes an interface promiscuous and leaves it so.
     changes.push(message().promiscuous(undo.was_promiscuous));
+    if undo.leaves_program && has_program(&find(netlink, &undo.name).await?) {
+        changes.push(message().append_extra_attribute(LinkAttribute::Xdp(vec![LinkXdp::Fd(NO_PROGRAM)])));
+    }
     changes.extend(undo.mac.clone().map(|mac| message().address(mac)));
     changes.extend(undo.mtu.map(|mtu| message().mtu(mtu)));
     changes.extend(undo.gro.map(|gro| message().append_extra_attribute(LinkAttribute::GroMaxSize(gro))));
@@ -230,6 +246,21 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
         result = result.and(write_setting(path, value).map_err(|error| Failure::from(error).of(path)));
     }
     result
+}
+
+/// Instead of a program's descriptor: the interface is to have none (IFLA_XDP_FD).
+const NO_PROGRAM: i32 = -1;
+
+/// Whether an interface has an XDP program.
+fn has_program(link: &LinkMessage) -> bool {
+    let attached = attribute(link, |a| match a {
+        LinkAttribute::Xdp(of) => of.iter().find_map(|xdp| match xdp {
+            LinkXdp::Attached(attached) => Some(*attached),
+            _ => None,
+        }),
+        _ => None,
+    });
+    attached.is_some_and(|attached| attached != XdpAttached::None)
 }
 
 /// What [`PORT_SETTINGS`] will overwrite.

@@ -312,7 +312,12 @@ fn a_prepared_interface_is_restored() {
     let link = || ip("-o -d link show dev left").replace("qdisc noop ", "qdisc noqueue ");
     let before = link();
     let helper = start();
-    let wanted = LinkPreparation { name: "left".into(), other_mac: Some(MacAddr([2, 9, 9, 9, 9, 9])), mtu: Some(1600) };
+    let wanted = LinkPreparation {
+        name: "left".into(),
+        other_mac: Some(MacAddr([2, 9, 9, 9, 9, 9])),
+        mtu: Some(1600),
+        leaves_program: false,
+    };
     helper.prepare_link(&wanted).unwrap();
     let shown = ip("-d link show dev left");
     for words in ["02:09:09:09:09:09", "mtu 1600", ",UP", "gro_max_size 1 "] {
@@ -361,7 +366,12 @@ fn a_standby_knows_what_its_helper_did() {
     let before = link();
     let helper = start();
     let mut first = children(std::process::id());
-    let wanted = LinkPreparation { name: "left".into(), other_mac: Some(MacAddr([2, 9, 9, 9, 9, 9])), mtu: Some(1600) };
+    let wanted = LinkPreparation {
+        name: "left".into(),
+        other_mac: Some(MacAddr([2, 9, 9, 9, 9, 9])),
+        mtu: Some(1600),
+        leaves_program: false,
+    };
     // Once before the standby is there, once while it is.
     helper.prepare_link(&wanted).unwrap();
     helper.stand_by().unwrap();
@@ -401,7 +411,9 @@ fn a_standby_knows_what_its_helper_did() {
 fn a_standby_that_the_router_could_not_take_restores_nothing() {
     ip("link add left mtu 1400 type veth peer name right");
     let helper = start();
-    helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: Some(1450) }).unwrap();
+    helper
+        .prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: Some(1450), leaves_program: false })
+        .unwrap();
     helper.started().unwrap();
     let mtu = || ip("link show dev left").split("mtu ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
     assert_eq!(mtu(), "1450");
@@ -484,7 +496,12 @@ fn refusals_are_sentences() {
             "cannot change `wan`: there is no interface `wan`; `ip link` lists those there are",
         ),
         (
-            helper.prepare_link(&LinkPreparation { name: "eth9".into(), other_mac: None, mtu: None }),
+            helper.prepare_link(&LinkPreparation {
+                name: "eth9".into(),
+                other_mac: None,
+                mtu: None,
+                leaves_program: false,
+            }),
             "cannot prepare the interface `eth9`: there is no interface `eth9`; `ip link` lists those there are",
         ),
     ];

@@ -192,6 +192,7 @@ fn prepare_links(config: &Config, helper: Option<&Helper>, start: &Start) -> Res
             if matches!(driver, LinuxDriver::Xdp | LinuxDriver::AfXdp) {
                 preparation.other_mac = None;
             }
+            preparation.leaves_program = *driver == LinuxDriver::AfXdp;
             preparations.push(preparation);
         }
         helper.prepare_links(&preparations).map_err(failed)?;

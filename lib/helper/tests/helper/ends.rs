@@ -84,7 +84,7 @@ pub fn an_interface_that_got_the_name_of_a_prepared_one_is_left_alone() {
         let before = link("left");
         let helper = start();
         let other_mac = Some(MacAddr([2, 9, 9, 9, 9, 9]));
-        let wanted = LinkPreparation { name: "left".into(), other_mac, mtu: Some(1600) };
+        let wanted = LinkPreparation { name: "left".into(), other_mac, mtu: Some(1600), leaves_program: false };
         helper.prepare_link(&wanted).unwrap();
         helper.stand_by().unwrap();
         ip("link set left down");
@@ -115,7 +115,7 @@ pub fn what_a_later_request_changes_is_restored_too() {
     let before = link();
     for standby in [false, true] {
         let helper = start();
-        let first = LinkPreparation { name: "left".into(), other_mac: None, mtu: None };
+        let first = LinkPreparation { name: "left".into(), other_mac: None, mtu: None, leaves_program: false };
         helper.prepare_link(&first).unwrap();
         if standby {
             helper.stand_by().unwrap();
@@ -123,7 +123,9 @@ pub fn what_a_later_request_changes_is_restored_too() {
         helper.started().unwrap();
         for mtu in [Some(68), Some(70), None] {
             let other_mac = Some(MacAddr([2, 1, 2, 3, 4, 5]));
-            helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac, mtu }).unwrap();
+            helper
+                .prepare_link(&LinkPreparation { name: "left".into(), other_mac, mtu, leaves_program: false })
+                .unwrap();
         }
         let shown = ip("link show dev left");
         assert!(shown.contains("02:01:02:03:04:05") && shown.contains("mtu 70 "), "{shown}");
@@ -150,7 +152,12 @@ pub fn the_loopback_is_refused_and_stays_as_it_was() {
         helper.link_macs(&["lo".into()]).unwrap_err().to_string(),
         format!("cannot use the interface `lo`: {why}")
     );
-    let wanted = LinkPreparation { name: "lo".into(), other_mac: Some(MacAddr([2, 1, 2, 3, 4, 5])), mtu: Some(1500) };
+    let wanted = LinkPreparation {
+        name: "lo".into(),
+        other_mac: Some(MacAddr([2, 1, 2, 3, 4, 5])),
+        mtu: Some(1500),
+        leaves_program: false,
+    };
     let refused = helper.prepare_link(&wanted).unwrap_err().to_string();
     assert_eq!(refused, format!("cannot prepare the interface `lo`: {why}"));
     drop(helper);
@@ -168,7 +175,9 @@ pub fn one_refusal_leaves_nothing_else_unrestored() {
         let before = link();
         let helper = start();
         let other_mac = Some(MacAddr([2, 9, 9, 9, 9, 9]));
-        helper.prepare_link(&LinkPreparation { name: "above".into(), other_mac, mtu: Some(1300) }).unwrap();
+        helper
+            .prepare_link(&LinkPreparation { name: "above".into(), other_mac, mtu: Some(1300), leaves_program: false })
+            .unwrap();
         // No MACVLAN has a larger MTU than the interface that it is on.
         ip("link set left mtu 1400");
         drop(helper);

@@ -19,7 +19,7 @@ fn delete(count: usize) {
 
 fn preparation(n: usize) -> LinkPreparation {
     let other_mac = Some(MacAddr([2, 0, 0, 0, 1, n as u8]));
-    LinkPreparation { name: format!("left{n}"), other_mac, mtu: Some(1450) }
+    LinkPreparation { name: format!("left{n}"), other_mac, mtu: Some(1450), leaves_program: false }
 }
 
 fn is_prepared(n: usize) -> bool {

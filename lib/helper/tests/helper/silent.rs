@@ -29,7 +29,9 @@ fn with_standby_for(configuration: &Path) -> (Helper, impl Sized, u32, u32) {
     ip("link add left mtu 1400 type veth peer name right");
     let helper = start();
     helper.stand_by().unwrap();
-    helper.prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: Some(1450) }).unwrap();
+    helper
+        .prepare_link(&LinkPreparation { name: "left".into(), other_mac: None, mtu: Some(1450), leaves_program: false })
+        .unwrap();
     let (fd, _) = helper.make_twin(&twin("wan")).unwrap();
     helper.configuration(configuration).unwrap();
     helper.started().unwrap();
