@@ -38,6 +38,8 @@ pub struct SocketConfig {
     pub receive_queues: u16,
     /// Transmit queues, at least one.
     pub transmit_queues: u16,
+    /// Transmit queues for those who send little, by packet sockets: behind the others, whatever these are.
+    pub packet_queues: u16,
     /// Largest IP packet in bytes; `None`: the interface's.
     pub mtu: Option<u16>,
     /// Address that the port sends from and receives for; `None`: the interface's. The interface keeps its own.
@@ -56,6 +58,7 @@ impl SocketConfig {
             number: 0,
             receive_queues: 1,
             transmit_queues: 1,
+            packet_queues: 0,
             mtu: None,
             mac: None,
             promiscuous: false,
@@ -203,7 +206,8 @@ pub struct SocketPort(pub(crate) Arc<Shared>);
 impl SocketPort {
     /// Opens a port.
     pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<SocketPort> {
-        SocketPort::with_queues(config, buffers, config.receive_queues.max(1), config.transmit_queues.max(1))
+        let transmit = config.transmit_queues.max(1) + config.packet_queues;
+        SocketPort::with_queues(config, buffers, config.receive_queues.max(1), transmit)
     }
 
     /// Opens a port with this number of queues.

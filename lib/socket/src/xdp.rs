@@ -21,7 +21,7 @@ use crate::port::{Buffers, FRAME_OVERHEAD, Shared, SocketConfig, SocketPort, loc
 use crate::sys::interface;
 use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Mode, Receiver, Transmitter, Unbound, XdpSocket};
 use frames::AllFrames;
-use perigee_packet::{Link, Port, PortInfo, PortStats};
+use perigee_packet::{Link, Port, PortInfo, PortStats, TransmitQueue};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -134,7 +134,7 @@ pub struct XdpPort(Arc<XdpShared>);
 
 impl XdpPort {
     /// Opens a port. It has as many receive queues as the device, whatever `config` says, and at most as many transmit
-    /// queues.
+    /// queues, besides those by packet sockets.
     pub fn open(config: &SocketConfig, buffers: Buffers) -> Result<XdpPort> {
         XdpPort::open_behind(None, config, buffers)
     }
@@ -146,7 +146,7 @@ impl XdpPort {
         buffers: Buffers,
     ) -> Result<XdpPort> {
         let name = config.interface.as_str();
-        let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, 0)?;
+        let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, config.packet_queues)?;
         let shared = &base.0;
         let fail = |what: &str| {
             let what = what.to_owned();
@@ -196,15 +196,20 @@ impl XdpPort {
         Ok(XdpRxQueue::new(shared.clone(), index.into()))
     }
 
-    /// Takes a transmit queue: `0 .. info().transmit_queues`.
-    pub fn tx_queue(&self, index: u16) -> Result<XdpTxQueue> {
+    /// Takes a transmit queue: `0 .. info().transmit_queues`, first those of the device, then those by packet sockets.
+    pub fn tx_queue(&self, index: u16) -> Result<Box<dyn TransmitQueue>> {
         let shared = &self.0;
+        if let Some(behind) =
+            index.checked_sub(shared.transmit_queues).filter(|behind| *behind < shared.packet_queues())
+        {
+            return Ok(Box::new(shared.base.tx_queue(behind)?));
+        }
         let side = shared.sides.get(usize::from(index)).filter(|_| index < shared.transmit_queues);
-        let side = side.ok_or_else(|| shared.base.0.no_queue("transmit", index, shared.transmit_queues.into()))?;
+        let side = side.ok_or_else(|| shared.base.0.no_queue("transmit", index, self.info().transmit_queues.into()))?;
         if side.transmit.taken.swap(true, Ordering::AcqRel) {
             return Err(shared.base.0.taken("transmit", index));
         }
-        Ok(XdpTxQueue::new(shared.clone(), index.into()))
+        Ok(Box::new(XdpTxQueue::new(shared.clone(), index.into())))
     }
 }
 
@@ -286,6 +291,11 @@ fn say_what_it_is(shared: &Shared, sides: &[Side], requested: u16) {
 }
 
 impl XdpShared {
+    /// Transmit queues by packet sockets.
+    fn packet_queues(&self) -> u16 {
+        self.base.0.transmit.len() as u16
+    }
+
     /// Looks for the interface, and for its MTU. If it was made again, one of the queues gives new sockets to all of
     /// them.
     fn look(&self) {
@@ -349,7 +359,7 @@ impl Port for XdpPort {
         PortInfo {
             driver: "xdp".to_owned(),
             receive_queues: self.0.sides.len() as u16,
-            transmit_queues: self.0.transmit_queues,
+            transmit_queues: self.0.transmit_queues + self.0.packet_queues(),
             ..self.0.base.info()
         }
     }
@@ -364,7 +374,7 @@ impl Port for XdpPort {
 
     fn stats(&self) -> PortStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = PortStats::default();
+        let mut stats = self.0.base.stats();
         for side in &self.0.sides {
             let lost = side.lost();
             stats.rx_packets += get(&side.receive.packets);

@@ -4,7 +4,7 @@
 
 use perigee_packet::batch::heap::HeapPool;
 use perigee_packet::{Batch, Handle, Pool, Port, PortStats, ReceiveQueue, TransmitQueue};
-use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort, XdpRxQueue, XdpTxQueue};
+use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort, XdpRxQueue};
 use std::os::fd::AsRawFd;
 use std::process::{Command, exit};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ struct Pair {
     pool: &'static HeapPool,
     left: XdpPort,
     right: XdpPort,
-    tx: XdpTxQueue,
+    tx: Box<dyn TransmitQueue>,
     rx: XdpRxQueue,
 }
 
@@ -131,7 +131,7 @@ impl Pair {
     }
 
     fn send(&mut self, frames: &[Vec<u8>]) {
-        send(&mut self.tx, self.pool, frames);
+        send(&mut *self.tx, self.pool, frames);
     }
 
     fn receive(&mut self, n: usize) -> Vec<Vec<u8>> {
@@ -314,7 +314,7 @@ fn without_buffers_frames_wait() {
     let (mut tx, mut rx) = (left.tx_queue(0).unwrap(), right.rx_queue(0).unwrap());
     let sent: Vec<_> = (0..count).map(|i| frame(60 + i, i)).collect();
     let held: Vec<_> = (0..8).map(|_| few.packet(&[0; 60]).unwrap()).collect();
-    send(&mut tx, pool, &sent);
+    send(&mut *tx, pool, &sent);
     let mut batch = Batch::new(few);
     for _ in 0..1000 {
         assert_eq!(rx.receive(&mut batch, 32), 0);
@@ -387,15 +387,18 @@ fn every_queue_of_the_device() {
     wire("numrxqueues 3 numtxqueues 3");
     let pool = HeapPool::leak(4096);
     let several = |name| SocketConfig { transmit_queues: 8, ..config(name) };
-    let (left, right) = (open(&several("left"), pool), open(&several("right"), pool));
+    let left = open(&SocketConfig { packet_queues: 2, ..several("left") }, pool);
+    let right = open(&several("right"), pool);
     assert_eq!((right.info().receive_queues, right.info().transmit_queues), (3, 3));
+    assert_eq!(left.info().transmit_queues, 5, "two of them by packet sockets");
+    assert!(left.tx_queue(5).is_err());
     let notes = right.info().notes;
     assert!(notes.iter().any(|note| note.contains("3 receive queues, all of which are used")), "{notes:?}");
     let mut tx: Vec<_> = (0..3).map(|i| left.tx_queue(i).unwrap()).collect();
     let mut rx: Vec<_> = (0..3).map(|i| right.rx_queue(i).unwrap()).collect();
     for queue in 0..3 {
         let sent: Vec<_> = (0..50).map(|i| frame(60 + i, i * queue)).collect();
-        send(&mut tx[queue], pool, &sent);
+        send(&mut *tx[queue], pool, &sent);
         let mut got = vec![Vec::new(); rx.len()];
         got[queue] = receive_for(&mut rx[queue], pool, sent.len(), LONGEST_WAIT);
         // What came twice, or by another queue.
@@ -405,7 +408,16 @@ fn every_queue_of_the_device() {
         assert!(got[queue] == sent, "veth gives what queue {queue} sends to that queue: {there:?}");
     }
     assert_eq!((left.stats().tx_packets, right.stats().rx_packets), (150, 150));
-    drop((tx, rx, left, right));
+    let mut behind = left.tx_queue(4).unwrap();
+    assert!(left.tx_queue(4).is_err(), "it is taken");
+    send(&mut *behind, pool, &[frame(60, 1), frame(61, 2)]);
+    // Linux chooses the queue that it leaves by.
+    let (start, mut there) = (Instant::now(), 0);
+    while there < 2 && start.elapsed() < LONGEST_WAIT {
+        there += rx.iter_mut().map(|rx| receive_all(rx, pool).len()).sum::<usize>();
+    }
+    assert_eq!((there, left.stats().tx_packets), (2, 152));
+    drop((tx, behind, rx, left, right));
     assert_eq!(pool.in_use(), 0);
 }
 
@@ -426,7 +438,7 @@ fn a_device_without_a_native_mode() {
     let (mut back, mut home) = (right.tx_queue(0).unwrap(), left.rx_queue(0).unwrap());
     let other_way = |frame: &Vec<u8>| [&[2, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0, 9], &frame[12..]].concat();
     let frames: Vec<_> = frames.iter().map(other_way).collect();
-    send(&mut back, pool, &frames);
+    send(&mut *back, pool, &frames);
     assert!(receive(&mut home, pool, 100) == frames);
     drop((tx, rx, back, home, left, right));
     assert_eq!(pool.in_use(), 0);
@@ -477,7 +489,7 @@ fn what_is_waited_for_comes() {
             scope.spawn(move || {
                 // sleep: so that it is waited for; it may have come before
                 std::thread::sleep(Duration::from_millis(20));
-                send(tx, pool, &[frame(60, 1)]);
+                send(&mut **tx, pool, &[frame(60, 1)]);
             });
             assert!(readable(&pair.rx, LONGEST_WAIT.as_millis() as i32));
         });
@@ -529,7 +541,7 @@ fn what_a_deleted_interface_leaves_is_missed() {
     // It is the transmit queue that finds the new interface.
     let start = Instant::now();
     for attempt in 0.. {
-        send(&mut back, pair.pool, &[frame(60, attempt)]);
+        send(&mut *back, pair.pool, &[frame(60, attempt)]);
         if shown("right").contains("xdp") {
             break;
         }

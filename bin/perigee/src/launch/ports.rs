@@ -57,7 +57,7 @@ impl OpenPort {
         Ok(match self {
             OpenPort::Dpdk(port) => Box::new(port.tx_queue(index)?),
             OpenPort::Socket(port, _) => Box::new(port.tx_queue(index)?),
-            OpenPort::Xdp(port, _) => Box::new(port.tx_queue(index)?),
+            OpenPort::Xdp(port, _) => port.tx_queue(index)?,
         })
     }
 
@@ -139,7 +139,7 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
         let wanted = port_config(config, port, (index as u16, opened.pollers[index].len()), macs[index]);
         let pool = pools[&numa_node(&port.device)].clone();
         let number = numbers.next().context("no number is left for a port")?;
-        prepared.push((index, port, socket_config(&wanted, number, &pool), pool));
+        prepared.push((index, port, socket_config(&wanted, number, &pool, config.router.slow_paths), pool));
     }
     // The kernel waits with each one's ring: side by side.
     let plane = &opened.plane;
@@ -271,11 +271,13 @@ fn by_dpdk(device: &config::Device) -> bool {
 }
 
 /// The same port by sockets of our own.
-fn socket_config(wanted: &PortConfig, number: u16, pool: &MbufPool) -> SocketConfig {
+fn socket_config(wanted: &PortConfig, number: u16, pool: &MbufPool, slow_paths: u16) -> SocketConfig {
     SocketConfig {
         number,
         receive_queues: wanted.receive_queues,
-        transmit_queues: wanted.transmit_queues,
+        transmit_queues: wanted.transmit_queues - slow_paths,
+        // A device's queues may be as few as its workers: what the slow path gave to one of these would wake nobody.
+        packet_queues: slow_paths,
         mtu: wanted.mtu,
         mac: wanted.mac,
         promiscuous: wanted.promiscuous,
