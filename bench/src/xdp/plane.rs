@@ -10,7 +10,7 @@ use perigee_fib::{Arena, FibWriter, Published};
 use perigee_lab::wait_for;
 use perigee_modules::{Counters, Tables};
 use perigee_net::{InterfaceId, Prefix, Route, RouteSource, RouteTarget};
-use perigee_router::{KernelPlane, PlaneThread, Refusal};
+use perigee_router::{KernelPlane, PlaneShare, PlaneThread, Refusal};
 use perigee_socket::attach;
 use perigee_worker::Stop;
 use perigee_xdp::{LoadedPlane, PlanePort, PlaneView, Up, grace};
@@ -65,8 +65,17 @@ impl KernelPlane for Shown {
         Ok(())
     }
 
+    fn differences(&self, tables: &Tables, _: bool) -> Vec<String> {
+        let found = self.view().differences(tables, &self.ports);
+        found.map_or_else(|error| vec![error.to_string()], |found| found.into_iter().map(str::to_owned).collect())
+    }
+
     fn hits(&self, _: usize) -> u64 {
         0
+    }
+
+    fn share(&self, _: u16) -> Option<PlaneShare> {
+        None
     }
 
     fn counters(&self) -> Arc<Counters> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//! `perigee audit`: do Linux, the routes and the workers' lookup structures agree?
+//! `perigee audit`: do Linux, the routes, the workers' lookup structures and the in-kernel plane agree?
 
 use crate::client::RouterArg;
 use crate::client::connect;
@@ -29,6 +29,9 @@ pub fn audit(args: &AuditArgs) -> Result<ExitCode> {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         report.differences.iter().for_each(|difference| println!("{}", line(difference)));
+        for part in report.plane.iter().flatten() {
+            println!("the in-kernel plane does not read what workers do: {part}");
+        }
         println!("{}", summary(&report));
         report.rules.iter().for_each(|rule| println!("Linux has the policy {rule}"));
     }
@@ -45,15 +48,21 @@ fn line(difference: &Difference) -> String {
 }
 
 fn summary(report: &AuditReport) -> String {
-    let AuditReport { linux_routes, rib_routes, prefixes, next_hops, neighbors, total, repaired, seconds, .. } = report;
+    let AuditReport {
+        linux_routes, rib_routes, prefixes, next_hops, neighbors, total, repaired, seconds, plane, ..
+    } = report;
     let found = match total {
         0 => "no difference".to_owned(),
         1 => "1 difference".to_owned(),
         n => format!("{n} differences"),
     };
+    let plane = match plane {
+        Some(differences) if differences.is_empty() => "; the in-kernel plane reads the same tables",
+        _ => "",
+    };
     let repaired = if *repaired > 0 { format!(", {repaired} repaired in place") } else { String::new() };
     format!(
         "{found}{repaired}: {linux_routes} routes of Linux, {rib_routes} routes in the RIB, {prefixes} prefixes as workers \
-         find them, {next_hops} next hops, {neighbors} neighbors, in {seconds:.2} s"
+         find them, {next_hops} next hops, {neighbors} neighbors, in {seconds:.2} s{plane}"
     )
 }

@@ -82,6 +82,9 @@ objects! {
         /// there is no such interface.
         #[serde(default)]
         pub kernel: Option<KernelLosses>,
+        /// What the in-kernel plane has done with the port's packets; null for ports of workers.
+        #[serde(default)]
+        pub plane: Option<PlaneCounters>,
         /// Further counters of losses that a DPDK device keeps under names of its driver's (xstats), if they are not zero. Most of these
         /// losses are also in `counters`, with less detail.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -102,6 +105,18 @@ objects! {
         pub transmit_dropped: u64,
         /// Frames that the interface failed to send.
         pub transmit_errors: u64,
+    }
+
+    /// The in-kernel plane's part of a port's packets. What it has finished and sent is in the port's `counters`, too; what it has
+    /// handed on is there once a worker has received it.
+    #[derive(Default)]
+    pub struct PlaneCounters {
+        /// Received packets that it has forwarded or dropped.
+        pub finished: u64,
+        /// Packets that it has sent by the port.
+        pub sent: u64,
+        /// Received packets that it has handed on to workers.
+        pub handed_on: u64,
     }
 
     /// The twin of a port.
@@ -278,6 +293,9 @@ objects! {
         pub total: u64,
         /// Repaired differences in lookup structures and next hops; differences to Linux are repaired by another dump.
         pub repaired: u64,
+        /// What the in-kernel plane reads otherwise than workers, by name; null if there is no such plane. It is in `total`.
+        #[serde(default)]
+        pub plane: Option<Vec<String>>,
         /// A sentence about each policy rule of Linux (`ip rule`) that makes a difference.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         pub rules: Vec<String>,

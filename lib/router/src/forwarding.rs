@@ -143,6 +143,11 @@ impl Forwarding {
         lock(&self.published).subscribe()
     }
 
+    /// What workers are shown.
+    pub(crate) fn published(&self) -> Arc<Tables> {
+        lock(&self.published).current()
+    }
+
     /// Calls this at every new version of the workers' tables: for a subscriber that sleeps.
     pub fn wake_by(&self, wake: Box<dyn Fn() + Send>) {
         lock(&self.published).wake_by(wake);
@@ -273,7 +278,7 @@ impl Forwarding {
 
     /// A neighbor has been resolved, changed or (without a MAC address) lost. One that finds no room stays in the slow
     /// path; it is counted, and logged once.
-    pub(crate) fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
+    pub fn set_neighbor(&mut self, interface: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         if let Err(error) = self.routing.set_neighbor(interface, address, mac) {
             self.refused_neighbors += 1;
             if self.refused_neighbors == 1 {

@@ -45,7 +45,7 @@ pub use linux::{LinuxFeeds, LinuxParts};
 pub use lookups::Lookups;
 pub use mailbox::{Mailbox, MailboxEnd};
 pub use perigee_linux::missing_link_local;
-pub use plane::{KernelPlane, PlaneThread};
+pub use plane::{KernelPlane, PlaneShare, PlaneThread};
 pub use ports::{Below, Ports, RouterPort};
 pub use slow::{Settings, SlowParts, SlowThread};
 pub use wiring::{Fabric, PortQueues, Ring, Sender, Shared, SlowQueues, Wiring, WiringError, WorkerQueues, wire};

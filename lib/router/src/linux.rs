@@ -81,7 +81,7 @@ pub(crate) struct LinuxSide {
     /// Replies that wait until this many dumps have been compared.
     resyncs: Vec<(u64, Reply<LinuxStatus>)>,
     /// Replies that wait for the audit.
-    audits: Vec<Reply<answers::AuditReport>>,
+    audits: Vec<AuditReply>,
 }
 
 /// An answer of the helper.
@@ -269,13 +269,16 @@ impl LinuxSide {
             }
             // Dropping them answers them with an error.
             Effect::ResyncsFailed => self.resyncs.clear(),
-            Effect::AuditEnded(report) => {
-                let gone = || ApiError::failed("Linux is not followed any more");
-                let report = report.map(audit_report).ok_or_else(gone);
-                self.audits.drain(..).for_each(|reply| reply.send(report.clone()));
-            }
             _ => {}
         }
+    }
+
+    /// An audit has ended, without a report if Linux is not followed any more. What the in-kernel plane reads otherwise
+    /// counts if it did when the audit began and does `now`: in between it was shown the latest tables.
+    pub fn end_audit(&mut self, report: Option<AuditReport>, now: Option<&[String]>) {
+        let gone = || ApiError::failed("Linux is not followed any more");
+        let report = report.map(audit_report).ok_or_else(gone);
+        self.audits.drain(..).for_each(|audit| audit.answer(report.clone(), now.unwrap_or_default()));
     }
 
     /// Reads everything from Linux again; answered when that is done.
@@ -288,9 +291,9 @@ impl LinuxSide {
         }
     }
 
-    /// Begins an audit; answered when it is over.
-    pub fn audit(&mut self, now: u64, repair: bool, reply: Reply<answers::AuditReport>) {
-        self.audits.push(reply);
+    /// Begins an audit; answered when it is over, with what the in-kernel plane reads otherwise than workers.
+    pub fn audit(&mut self, now: u64, repair: bool, plane: Option<Vec<String>>, reply: Reply<answers::AuditReport>) {
+        self.audits.push(AuditReply { reply, plane });
         self.follower.begin_audit(now, repair);
     }
 
@@ -382,6 +385,26 @@ fn port((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface)
     }
 }
 
+/// Who waits for an audit.
+struct AuditReply {
+    reply: Reply<answers::AuditReport>,
+    /// What the in-kernel plane read otherwise than workers when it began.
+    plane: Option<Vec<String>>,
+}
+
+impl AuditReply {
+    fn answer(self, report: Result<answers::AuditReport, ApiError>, now: &[String]) {
+        let plane = self.plane.map(|mut before| {
+            before.retain(|part| now.contains(part));
+            before
+        });
+        self.reply.send(report.map(|report| {
+            let total = report.total + plane.as_ref().map_or(0, |plane| plane.len() as u64);
+            answers::AuditReport { plane, total, ..report }
+        }));
+    }
+}
+
 /// Converts a report into the API's form.
 fn audit_report(report: AuditReport) -> answers::AuditReport {
     let difference = |difference: perigee_linux::Difference| answers::Difference {
@@ -398,6 +421,7 @@ fn audit_report(report: AuditReport) -> answers::AuditReport {
         prefixes: report.prefixes,
         next_hops: report.next_hops,
         neighbors: report.neighbors,
+        plane: None,
         differences: report.differences.into_iter().map(difference).collect(),
         total: report.total,
         repaired: report.repaired,
@@ -542,15 +566,29 @@ mod tests {
         let (resync, resynced) = Reply::pair();
         let (audit, audited) = Reply::pair();
         side.resyncs.push((1, resync));
-        side.audits.push(audit);
+        side.audits.push(AuditReply { reply: audit, plane: None });
         assert!(side.resynced().is_empty() && resynced.try_take().is_none());
         side.carry_out(Effect::ResyncsFailed);
         assert!(resynced.try_take().is_some_and(|answer| answer.is_err()) && audited.try_take().is_none());
-        side.carry_out(Effect::AuditEnded(None));
+        side.end_audit(None, None);
         assert!(audited.try_take().is_some_and(|answer| answer.is_err()));
         let (reply, answer) = Reply::pair();
         side.resync(reply);
         assert!(answer.try_take().is_some_and(|answer| answer.is_err()), "no port has a twin");
+    }
+
+    #[test]
+    fn what_the_in_kernel_plane_reads_otherwise_counts_if_it_does_so_at_both_ends_of_an_audit() {
+        let audit = |before: Option<&[&str]>, now: &[&str]| {
+            let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+            let (reply, answer) = Reply::pair();
+            AuditReply { reply, plane: before.map(words) }.answer(Ok(answers::AuditReport::default()), &words(now));
+            let report = answer.try_take().unwrap().unwrap();
+            (report.plane, report.total)
+        };
+        assert_eq!(audit(None, &["filters"]), (None, 0), "there is no such plane");
+        assert_eq!(audit(Some(&["ports"]), &["filters"]), (Some(vec![]), 0), "it was shown them meanwhile");
+        assert_eq!(audit(Some(&["ports", "filters"]), &["filters"]), (Some(vec!["filters".to_owned()]), 1));
     }
 
     #[test]

@@ -16,6 +16,17 @@ use std::time::Duration;
 /// How long the thread sleeps if nothing wakes it: it looks whether the router ends.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
+/// What the plane has done with a port's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlaneShare {
+    /// Packets that it has finished, by the port that they came in on: forwarded, or dropped.
+    pub finished: u64,
+    /// Packets that it has sent, by the port that they left by.
+    pub sent: u64,
+    /// Packets that it has handed on to workers.
+    pub handed_on: u64,
+}
+
 /// The in-kernel plane.
 pub trait KernelPlane: Send + Sync {
     /// The memory for tables that both planes read.
@@ -39,8 +50,14 @@ pub trait KernelPlane: Send + Sync {
     /// The kernel cannot say it.
     fn grace(&self) -> io::Result<()>;
 
+    /// What it reads otherwise than these tables say, by name, for an audit; shown them again soon if `repair`.
+    fn differences(&self, tables: &Tables, repair: bool) -> Vec<String>;
+
     /// How many packets it has decided about by a filter, by its place in the configuration.
     fn hits(&self, filter: usize) -> u64;
+
+    /// What it has done with a port's packets; `None` for ports of workers.
+    fn share(&self, port: u16) -> Option<PlaneShare>;
 
     /// What it has counted so far, as a worker counts.
     fn counters(&self) -> Arc<Counters>;
@@ -186,8 +203,16 @@ mod tests {
             if self.fails.load(Ordering::Relaxed) { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
         }
 
+        fn differences(&self, _: &Tables, _: bool) -> Vec<String> {
+            Vec::new()
+        }
+
         fn hits(&self, _: usize) -> u64 {
             0
+        }
+
+        fn share(&self, _: u16) -> Option<PlaneShare> {
+            None
         }
 
         fn counters(&self) -> Arc<Counters> {

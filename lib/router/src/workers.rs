@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The workers as the slow path's thread sees them: their punt rings, their counters, and whether they are alive.
 
-use crate::plane::KernelPlane;
-use perigee_modules::{Counters, CustomReasons, Punted};
+use crate::plane::{KernelPlane, PlaneShare};
+use perigee_modules::{Counters, CustomReasons, Punted, Tables};
 use perigee_worker::PuntReader;
 use std::sync::Arc;
 
@@ -42,6 +42,16 @@ impl Workers {
     /// How many packets the in-kernel plane has decided about by a filter, by its place in the configuration.
     pub(crate) fn kernel_hits(&self, index: usize) -> u64 {
         self.plane.as_ref().map_or(0, |plane| plane.hits(index))
+    }
+
+    /// What the in-kernel plane reads otherwise than the workers' tables say, if there is such a plane.
+    pub(crate) fn kernel_differences(&self, tables: &Tables, repair: bool) -> Option<Vec<String>> {
+        self.plane.as_ref().map(|plane| plane.differences(tables, repair))
+    }
+
+    /// What the in-kernel plane has done with a port's packets, if it is one of its ports.
+    pub(crate) fn kernel_share(&self, port: u16) -> Option<PlaneShare> {
+        self.plane.as_ref().and_then(|plane| plane.share(port))
     }
 
     /// What the in-kernel plane has counted so far, if there is one.

@@ -6,6 +6,7 @@
 //! load         loads it, for who has the privileges; what others get of it are descriptors of maps
 //! publish      the router's side: what is written as a whole, and begins to hold
 //! settings     what that is: interfaces, ports, filters, places of tables
+//! compared     whether the plane reads what the router's tables say
 //! counted      what the plane counts
 //! rules        filters as the program compares them
 //! layout       what the program and the router share
@@ -14,6 +15,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod compared;
 mod counted;
 pub mod layout;
 pub mod load;

@@ -4,6 +4,7 @@
 //! There are two settings. The one that does not hold is written, then the state says that it holds. Packets that are
 //! on their way may still read the other one: it may be written again after a grace period of the kernel's, [`grace`].
 
+use crate::compared::differing;
 use crate::layout::{INTERFACES, LINK_SLOTS, PORT_ALL_UP, PORTS, Port, RULES, Settings};
 use crate::load::Maps;
 use crate::mapped::Mapped;
@@ -149,6 +150,26 @@ impl PlaneView {
         self.renewed |= lists.filters != self.filters || hits != self.hits;
         (self.filters, self.hits, self.too_many) = (lists.filters, hits, too_many);
         Ok(())
+    }
+
+    /// What the plane reads otherwise than these tables say, by name: nothing, if it was shown them last.
+    ///
+    /// # Errors
+    /// The plane cannot forward by them.
+    pub fn differences(&self, tables: &Tables, ports: &[PlanePort]) -> Result<Vec<&'static str>, PublishError> {
+        let new = || Settings::new_box_zeroed().map_err(|_| PublishError::NotShared("the settings: no memory is left"));
+        let (mut wanted, mut held) = (new()?, new()?);
+        fill_tables(&mut wanted, tables)?;
+        fill_interfaces(&mut wanted, tables, ports)?;
+        let lists = tables.rule_lists().ok_or(PublishError::NotShared("a list of filters"))?;
+        fill_rules(&mut wanted, &lists, ports)?;
+        let words = self.settings.words();
+        let current = self.state.words()[0].load(Ordering::Acquire) as usize & 1;
+        let held_words = held.as_mut_bytes().as_chunks_mut::<8>().0;
+        for (to, word) in held_words.iter_mut().zip(&words[current * words.len() / 2..]) {
+            *to = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        Ok(differing(&held, &wanted))
     }
 
     /// Lets all packets of these ports go up, as they came, from the next one on: where the plane cannot forward by the

@@ -7,7 +7,7 @@ use perigee_config::{Config, Plane};
 use perigee_fib::Arena;
 use perigee_modules::{Counters, Tables};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
-use perigee_router::{KernelPlane, Refusal};
+use perigee_router::{KernelPlane, PlaneShare, Refusal};
 use perigee_socket::{FrameProgram, attach, takes_redirected};
 use perigee_xdp::layout;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
@@ -64,6 +64,14 @@ struct Sum {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why this process cannot load the in-kernel plane; `None` if it can.
+pub(crate) fn unavailable() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root may load the in-kernel plane".to_owned());
+    }
+    LoadedPlane::load(1 << 20).err().map(|error| error.to_string())
 }
 
 /// Whether a port's packets are forwarded in the kernel.
@@ -233,10 +241,29 @@ impl KernelPlane for XdpPlane {
         Ok(())
     }
 
+    fn differences(&self, tables: &Tables, repair: bool) -> Vec<String> {
+        let mut state = lock(&self.state);
+        let found = state.view.differences(tables, &state.ports());
+        let found: Vec<String> = match found {
+            Ok(found) => found.into_iter().map(str::to_owned).collect(),
+            // It stands aside: workers forward all packets.
+            Err(error) => vec![error.to_string()],
+        };
+        state.changed |= repair && !found.is_empty();
+        found
+    }
+
     fn hits(&self, filter: usize) -> u64 {
         let sum = self.sum();
         let place = sum.filters.iter().position(|number| *number as usize == filter);
         place.map_or(0, |place| sum.plane.hits[place.min(sum.plane.hits.len() - 1)].saturating_sub(sum.before[place]))
+    }
+
+    fn share(&self, port: u16) -> Option<PlaneShare> {
+        let known = lock(&self.state).ports.iter().any(|known| known.port.number == port);
+        let sum = self.sum();
+        let own = sum.plane.ports.get(usize::from(port) + 1).filter(|_| known)?;
+        Some(PlaneShare { finished: own.received, sent: own.sent, handed_on: own.handed_on })
     }
 
     fn counters(&self) -> Arc<Counters> {

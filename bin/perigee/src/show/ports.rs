@@ -27,7 +27,11 @@ pub fn table(list: &[PortStatus]) -> Table {
         Some(interface) if !interface.up => "set down",
         _ => "up",
     };
-    Columns::<PortStatus>::new()
+    let in_kernel = |port: &PortStatus| {
+        let share = port.plane.as_ref();
+        or_dash(share.map(|share| format!("{} in, {} out, {} to workers", share.finished, share.sent, share.handed_on)))
+    };
+    let columns = Columns::<PortStatus>::new()
         .text("port", |p| p.name.clone())
         .text("driver", |p| p.driver.clone())
         .text("mac", |p| p.mac)
@@ -40,8 +44,12 @@ pub fn table(list: &[PortStatus]) -> Table {
         .number("sent", |p| p.counters.transmit_packets)
         .number("not sent", not_sent)
         .text("addresses", addresses)
-        .text("twin", twin)
-        .table(list)
+        .text("twin", twin);
+    // Only where there is such a plane.
+    match list.iter().any(|port| port.plane.is_some()) {
+        true => columns.text("in the kernel", in_kernel).table(list),
+        false => columns.table(list),
+    }
 }
 
 /// Frames that came in and that nobody had room for.

@@ -115,6 +115,7 @@ fn snapshot() -> Snapshot {
         interfaces: vec![InterfaceEntry { name: "wan".into(), vlan: None, up: false, mtu: 1500, addresses: vec![] }],
         counters: PortCounters { receive_packets: 17, ..PortCounters::default() },
         kernel: Some(KernelLosses { receive_dropped: 5, ..KernelLosses::default() }),
+        plane: None,
         device_counters: [("rx_q0_errors".to_owned(), 6)].into(),
     };
     let drop = DropStatus {

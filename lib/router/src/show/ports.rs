@@ -5,7 +5,7 @@ use super::View;
 use super::workers::sum;
 use crate::ports::OpenPort;
 use perigee_api::Answers;
-use perigee_api::answers::{InterfaceEntry, KernelLosses, PortCounters, PortStatus};
+use perigee_api::answers::{InterfaceEntry, KernelLosses, PlaneCounters, PortCounters, PortStatus};
 use perigee_api::queries::ShowPorts;
 use std::collections::BTreeMap;
 
@@ -33,6 +33,11 @@ fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
         transmit_dropped: losses.transmit_dropped,
         transmit_errors: losses.transmit_errors,
     });
+    let plane = view.workers.kernel_share(info.port).map(|share| PlaneCounters {
+        finished: share.finished,
+        sent: share.sent,
+        handed_on: share.handed_on,
+    });
     PortStatus {
         name: open.name.clone(),
         device: info.device,
@@ -49,6 +54,7 @@ fn entry(view: &View<'_>, open: &OpenPort, promiscuous: bool) -> PortStatus {
         twin: open.twin.as_ref().map(|twin| twin.entry().clone()),
         interfaces,
         kernel,
+        plane,
         device_counters: device_losses(open.port.device_counters()),
         counters: PortCounters {
             receive_packets: stats.rx_packets,

@@ -21,7 +21,10 @@ impl SlowThread {
             Request::TakeGaps(_, reply) => reply.send(Ok(self.take_gaps())),
             Request::Metrics(reply) => reply.send(Ok(Box::new(show::snapshot(&view)))),
             Request::Resync(_, reply) => self.linux.resync(reply),
-            Request::Audit(query, reply) => self.linux.audit(self.now(), query.repair, reply),
+            Request::Audit(query, reply) => {
+                let plane = self.plane_differences(query.repair);
+                self.linux.audit(self.now(), query.repair, plane, reply);
+            }
             Request::AddRoute(query, reply) => reply.send(self.route_add(&query.0)),
             Request::LoadRoutes(query, reply) => reply.send(Ok(self.route_load(&query.routes))),
             Request::DeleteRoute(query, reply) => reply.send(self.route_del(&query.0)),
@@ -29,6 +32,11 @@ impl SlowThread {
             Request::Reload(query, reply) => self.reload(query, reply),
             Request::Tap(request, reply) => reply.send(self.tap(request)),
         }
+    }
+
+    /// What the in-kernel plane reads otherwise than workers, if there is such a plane.
+    pub(super) fn plane_differences(&self, repair: bool) -> Option<Vec<String>> {
+        self.parts.workers.kernel_differences(&self.parts.forwarding.published(), repair)
     }
 
     /// The router as it is now.

@@ -198,6 +198,10 @@ impl SlowThread {
                 }
                 Effect::SetProxy { interface, proxy } => self.tell(Input::SetProxy { interface, proxy }),
                 Effect::ReportNeighbors => self.report_neighbors(),
+                Effect::AuditEnded(report) => {
+                    let plane = self.plane_differences(false);
+                    self.linux.end_audit(report, plane.as_deref());
+                }
                 effect => self.linux.carry_out(effect),
             }
         }

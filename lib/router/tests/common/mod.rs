@@ -167,7 +167,7 @@ impl Rebuild for PlainFilters {
 }
 
 /// The filters of a configuration, as plain lists.
-fn filters(config: &Config) -> Filters {
+pub fn filters(config: &Config) -> Filters {
     let list = |from: FilteredFrom| {
         let rules: Vec<Rule> = config.filter_rules(from).collect();
         let list = Strict::new(&rules, |rules| Ok::<_, ()>(LinearFilter(rules.to_vec())));

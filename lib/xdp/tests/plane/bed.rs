@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //! A rig of the user-space modules and the in-kernel plane, with the same tables.
 
-use perigee_fib::FibWriter;
+use perigee_fib::{Arena, FibWriter, Published};
 use perigee_modules::rules::{Filter, LinearFilter};
 use perigee_modules::testing::{INTERFACES, NO_OUTPUT, PORTS, Rig, add_routes};
-use perigee_modules::{Kind, Reason, all_reasons};
+use perigee_modules::{Kind, Reason, Tables, all_reasons};
 use perigee_net::Rule;
 use perigee_xdp::layout::Counters;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up};
@@ -19,6 +19,8 @@ pub enum Outcome {
     Dropped(&'static str, &'static str),
     /// It goes up, to be judged by others.
     Up,
+    /// Copies of it leave by several ports.
+    Copied,
 }
 
 /// Results of an XDP program.
@@ -50,6 +52,28 @@ impl Bed {
 
     /// A router with a structure for IPv4 of this name, and these routes.
     pub fn with(v4: &str, filters: Vec<Rule>, steered: Vec<Rule>, routes: impl FnOnce(FibWriter) -> FibWriter) -> Bed {
+        let rig = |arena: &Arc<Arena>| {
+            let fib = FibWriter::in_arena(arena, 4096, v4, "range6").expect("room in the arena");
+            Rig::with_routes(routes(fib), list(&filters), list(&steered))
+        };
+        let mut bed = Bed::around(rig);
+        bed.follow_routes();
+        bed
+    }
+
+    /// Both planes with tables of the caller's, which are made in the memory that both read.
+    pub fn by_tables(tables: impl FnOnce(&Arc<Arena>) -> Tables) -> Bed {
+        let rig = |arena: &Arc<Arena>| {
+            let mut rig = Rig::new();
+            rig.ctx.tables = Published::new(tables(arena)).subscribe();
+            rig
+        };
+        let mut bed = Bed::around(rig);
+        bed.publish();
+        bed
+    }
+
+    fn around(rig: impl FnOnce(&Arc<Arena>) -> Rig) -> Bed {
         let plane = LoadedPlane::load(256 << 20).expect("the program loads");
         let maps = plane.maps().expect("descriptors");
         let view = PlaneView::new(&maps).expect("maps in memory");
@@ -57,12 +81,8 @@ impl Bed {
         for port in 0..=PORTS {
             plane.set_device(port.into(), LO).expect("lo");
         }
-        let fib = FibWriter::in_arena(view.arena(), 4096, v4, "range6").expect("room in the arena");
-        let rig = Rig::with_routes(routes(fib), list(&filters), list(&steered));
-        let before = counters.sum();
-        let mut bed = Bed { rig, plane, view, counters, port: 0, before };
-        bed.follow_routes();
-        bed
+        let (rig, before) = (rig(view.arena()), counters.sum());
+        Bed { rig, plane, view, counters, port: 0, before }
     }
 
     /// Shows both planes the tables of the routes, which changes of these may have replaced.
@@ -103,6 +123,9 @@ impl Bed {
             ([(port, frame)], None) => Outcome::Sent(*port, frame.clone()),
             ([], Some(((_, module, info), _))) => Outcome::Dropped(module, info.name),
             ([], None) if up == 1 => Outcome::Up,
+            // Copies may be dropped one by one.
+            ([_, _, ..], _) => Outcome::Copied,
+            ([], None) if up > 1 => Outcome::Copied,
             other => panic!("{other:?}, {up} went up"),
         }
     }

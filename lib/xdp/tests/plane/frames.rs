@@ -79,6 +79,7 @@ impl Seen {
             Outcome::Sent(..) => "sent".to_owned(),
             Outcome::Dropped(module, reason) => format!("{module}.{reason}"),
             Outcome::Up => "up".to_owned(),
+            Outcome::Copied => "copied".to_owned(),
         };
         let entry = self.0.entry(name).or_default();
         entry[0] += 1;

@@ -2,6 +2,7 @@
 //! The in-kernel plane against the modules that workers run, by BPF_PROG_TEST_RUN: as root only, as it loads a program.
 //! Nothing is sent, and no interface is touched.
 
+#[allow(dead_code, reason = "the fuzzer uses more of it")]
 mod bed;
 mod frames;
 mod lookups;
