@@ -7,7 +7,7 @@
 
 mod claims;
 mod linux;
-mod plane;
+pub(crate) mod plane;
 mod ports;
 mod running;
 mod start;
@@ -322,6 +322,10 @@ fn assemble(
     start: &Start,
 ) -> Result<Running> {
     let count = config.workers.len();
+    let beside_plane = opened.plane.is_some();
+    if beside_plane {
+        scripts::say_beside_plane(&script);
+    }
     let twins = linux::make_twins(&config, &opened, start)?;
     linux::make_vlans(&config, &opened);
     start.step()?;
@@ -363,7 +367,7 @@ fn assemble(
         workers: Workers::new(ends, common.custom.clone()).and_plane(plane),
         assistants,
         forwarding,
-        scripts: Box::new(LuaScripts(scripts.clone(), read)),
+        scripts: Box::new(LuaScripts { scripts: scripts.clone(), read, beside_plane }),
         rebuild: Box::new(rebuild),
         mailbox: end,
         memory: &MBUF,

@@ -46,11 +46,27 @@ pub fn budgets(router: &config::Router) -> Budgets {
 }
 
 /// [`Scripts`] behind the router's trait.
-pub struct LuaScripts(pub Scripts, pub ReadFile);
+pub struct LuaScripts {
+    pub scripts: Scripts,
+    pub read: ReadFile,
+    /// Whether there are ports whose packets no script sees.
+    pub beside_plane: bool,
+}
+
+/// Says that packets which the in-kernel plane finishes do not pass a script that does something else.
+pub fn say_beside_plane(script: &Script) {
+    if script.source != Script::builtin().source {
+        tracing::warn!(
+            "the script {} does not see packets that the in-kernel plane finishes: a port with `plane = \"worker\"` gives it all of \
+             them (docs/planes.md)",
+            script.name
+        );
+    }
+}
 
 impl ScriptControl for LuaScripts {
     fn reader(&self) -> ReadScript {
-        let read = self.1.clone();
+        let read = self.read.clone();
         Box::new(move |path| Ok(Script::read_by(path, |path, longest| read(path, longest))?.source))
     }
 
@@ -59,27 +75,30 @@ impl ScriptControl for LuaScripts {
             ScriptSource::BuiltIn => Script::builtin(),
             ScriptSource::Text(path, text) => Script::read_by(&path, |_, _| Ok(text.into_bytes()))?,
         };
-        Ok(self.0.replace(script)?)
+        if self.beside_plane {
+            say_beside_plane(&script);
+        }
+        Ok(self.scripts.replace(script)?)
     }
 
     fn progress(&self, generation: u64) -> Progress {
-        let status = self.0.status();
+        let status = self.scripts.status();
         if status.generation != generation {
             let why = status.reverted.unwrap_or_else(|| "another reload came in between".to_owned());
             return Progress::Replaced(format!("{why}; the script {} runs", status.name));
         }
-        let late = self.0.late(generation);
+        let late = self.scripts.late(generation);
         if late.is_empty() { Progress::Running } else { Progress::Late(late) }
     }
 
     fn set_budgets(&self, router: &config::Router) {
-        self.0.set_budgets(budgets(router));
+        self.scripts.set_budgets(budgets(router));
     }
 
     fn status(&self) -> Vec<ScriptView> {
-        let status = self.0.status();
+        let status = self.scripts.status();
         let loaded_at = status.since.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        let thrown = self.0.thrown();
+        let thrown = self.scripts.thrown();
         let view = |(worker, counters): (usize, &std::sync::Arc<perigee_lua::ScriptCounters>)| ScriptView {
             worker: worker as u16,
             path: status.name.clone(),
@@ -98,7 +117,7 @@ impl ScriptControl for LuaScripts {
             longest_collection: counters.longest_collection.get() as f64 / 1e9,
             over_budget: counters.over_budget.get(),
         };
-        self.0.counters().iter().enumerate().map(view).collect()
+        self.scripts.counters().iter().enumerate().map(view).collect()
     }
 }
 
