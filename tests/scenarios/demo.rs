@@ -7,6 +7,7 @@ use std::process::Command;
 
 perigee_tests::scenarios![
     the_demo_reports_what_crossed_the_router,
+    the_demo_of_the_in_kernel_plane_reports_that_workers_forward_next_to_nothing as root needs BIRDC,
     the_demo_of_bgp_reports_routes_that_come_and_go needs BIRDC,
     where_user_namespaces_are_refused_the_demo_says_so,
 ];
@@ -19,6 +20,15 @@ fn the_demo_reports_what_crossed_the_router(world: &World) {
     assert!(report["iperf3"]["gbps"].as_f64() > Some(0.0), "{report}");
     assert!(report["traceroute"].to_string().contains("10."), "{report}");
     assert_eq!(world.interfaces(), interfaces);
+    wait_until("all processes to end", || world.processes().is_empty());
+}
+
+fn the_demo_of_the_in_kernel_plane_reports_that_workers_forward_next_to_nothing(world: &World) {
+    let report = world.perigee(&["demo", "--xdp", "--bgp", "--json"]).good().out;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON on standard output");
+    let [in_kernel, by_workers] = ["in_kernel", "fast_path"].map(|path| report["packets"][path].as_u64());
+    // Pings alone; a neighbor that is asked for meanwhile leaves one or two to a worker.
+    assert!(in_kernel >= Some(50) && by_workers <= Some(10), "{report}");
     wait_until("all processes to end", || world.processes().is_empty());
 }
 

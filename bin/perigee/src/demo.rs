@@ -36,6 +36,9 @@ pub struct DemoArgs {
     /// BIRD next to the router learns some thousand routes by BGP: they come, half of them go, and they come again
     #[arg(long)]
     bgp: bool,
+    /// In the kernel: both ports have `plane = "xdp"`, which needs root
+    #[arg(long)]
+    xdp: bool,
     /// Leave everything running until Ctrl-C, and print commands to try
     #[arg(long)]
     keep: bool,

@@ -7,6 +7,7 @@ use super::session::Plan;
 use super::target::{self, Share, Target};
 use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, UNANSWERED, folder, mtu, output};
 use crate::isolated::Isolated;
+use crate::launch::plane;
 use crate::measure::surroundings::Reset;
 use anyhow::{Context as _, Result, ensure};
 use perigee_lab::device::Device;
@@ -18,11 +19,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Without a target and without wires.
-const DEFAULT: [Target; 2] = [Target::Perigee, Target::Linux];
+/// Without a target and without wires. The in-kernel plane is left out where it cannot be loaded.
+const DEFAULT: [Target; 3] = [Target::Perigee, Target::PerigeeXdp, Target::Linux];
 
 fn targets(args: &Rfc2544Args) -> &[Target] {
     if args.targets.is_empty() { &DEFAULT } else { &args.targets }
+}
+
+/// The targets, with their places in the list.
+fn chosen(args: &Rfc2544Args) -> Vec<(usize, &Target)> {
+    let mut chosen: Vec<_> = targets(args).iter().enumerate().collect();
+    if args.targets.is_empty()
+        && let Some(why) = plane::unavailable()
+    {
+        eprintln!("perigee-xdp is left out: {why}");
+        chosen.retain(|(_, target)| **target != Target::PerigeeXdp);
+    }
+    chosen
 }
 
 /// Runs the same command again in namespaces, for each device; prints the results beside each other if there are
@@ -32,12 +45,13 @@ pub fn outside(args: &Rfc2544Args) -> Result<ExitCode> {
         !matches!(args.reset, Some(Some(_))),
         "--reset with a command is for a box: a device that is built is stopped and started"
     );
-    let targets = targets(args);
+    let chosen = chosen(args);
+    let targets: Vec<&Target> = chosen.iter().map(|(_, target)| *target).collect();
     // Mistakes are found before anything is built.
-    let folders = prepared(args, targets)?;
+    let folders = prepared(args, &targets)?;
     let mut unanswered = false;
-    for (number, (target, folder)) in targets.iter().zip(&folders).enumerate() {
-        let (tun, command) = (*target == Target::Perigee, "bench rfc2544");
+    for ((number, target), folder) in chosen.iter().zip(&folders) {
+        let (tun, command) = (target.is_router(), "bench rfc2544");
         let isolated = Isolated { name: "bench", command, who: "the benchmark", tools: &[], tun, patience: PATIENCE };
         let end = isolated.run(|_: Isolation, inside: &Path| {
             let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -71,7 +85,7 @@ pub fn outside(args: &Rfc2544Args) -> Result<ExitCode> {
 }
 
 /// The folders of the devices' reports, as absolute paths.
-fn prepared(args: &Rfc2544Args, targets: &[Target]) -> Result<Vec<PathBuf>> {
+fn prepared(args: &Rfc2544Args, targets: &[&Target]) -> Result<Vec<PathBuf>> {
     let several = targets.len() > 1;
     let mut folders: Vec<PathBuf> = Vec::new();
     for target in targets {
@@ -129,10 +143,11 @@ pub fn inside(args: &Rfc2544Args, temporary: &Path, report: &Path, number: &OsSt
     let resume = args.resume && folder::has_run(report);
     let mut plan = args.plan(&target.to_string(), report, resume, device_cores.len())?;
     let all: Vec<usize> = cores.iter().chain(&device_cores).copied().collect();
-    let mtu = mtu(plan.sizes.iter().copied().max().unwrap_or(64));
+    let largest = plan.sizes.iter().copied().max().unwrap_or(64);
+    let mtu = mtu(largest);
     let share = Share { cores: device_cores, mtu, static_neighbors: args.static_neighbors };
     let device = target.build(world, 0, &share)?;
-    let names = device.sides().each_ref().map(|side| side.port.clone());
+    let names = target::tester_ports(&device.sides().each_ref().map(|side| side.port.clone()), largest);
     let macs = target.macs(&device);
     let bench = bench(args, &plan, cores)?;
     if args.floor.is_none() && plan.wants(Test::Latency) {
@@ -168,7 +183,7 @@ fn restart(device: &Arc<Mutex<Device>>) -> Reset {
 
 /// Measures the tester's own latency, over a cable to itself.
 fn floors(plan: &mut Plan, bench: &Bench, world: &World, mtu: u16, interrupt: &Interrupt) -> Result<()> {
-    let mut cable = Between::cable(bench, &world.loopback_cable(mtu)?)?;
+    let mut cable = Between::cable(bench, &target::tester_ports(&world.loopback_cable(mtu)?, bench.largest.into()))?;
     for size in plan.sizes.clone() {
         eprintln!("The tester's own latency with frames of {size} bytes, over a cable to itself");
         plan.with_floor(size, cable.floor(size, interrupt)?, "the smallest over a cable to itself");

@@ -119,7 +119,7 @@ pub fn compare_devices(args: &CompareArgs) -> Result<ExitCode> {
     if let Some(temporary) = &args.inside {
         return inside(args, temporary);
     }
-    let tun = args.targets.contains(&Target::Perigee);
+    let tun = args.targets.iter().any(Target::is_router);
     let isolated = Isolated {
         name: "bench",
         command: "bench compare",
@@ -175,7 +175,7 @@ fn inside(args: &CompareArgs, temporary: &Path) -> Result<ExitCode> {
         interrupt.check()?;
     }
     let bench = Bench::start(&args.machine, cores, largest, args.family(), SETTLE, flows)?;
-    let cable = Between::cable(&bench, &world.loopback_cable(share.mtu)?)?;
+    let cable = Between::cable(&bench, &target::tester_ports(&world.loopback_cable(share.mtu)?, bench.largest.into()))?;
     let mut candidates = Vec::new();
     for (device, target) in devices.into_iter().zip(&args.targets) {
         candidates.push(connect(&bench, device, target, interrupt).with_context(|| cannot(target))?);
@@ -222,7 +222,8 @@ fn cannot(target: &Target) -> String {
 
 fn connect(bench: &Bench, device: Device, target: &Target, interrupt: &Interrupt) -> Result<Candidate> {
     device.set_halted(false)?;
-    let names = device.sides().each_ref().map(|side| side.port.clone());
+    let interfaces = device.sides().each_ref().map(|side| side.port.clone());
+    let names = target::tester_ports(&interfaces, bench.largest.into());
     let macs = target.macs(&device);
     let between = Between::open(bench, &names, macs, "it did not start as it should", interrupt)?;
     device.set_halted(true)?;

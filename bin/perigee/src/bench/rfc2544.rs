@@ -33,9 +33,9 @@ const RESET: ResetPlan = ResetPlan { duration: 30.0, after: 5.0, repeats: 3 };
                   The exit status is 2 if this machine cannot answer: the tester fell short again and again, and no trial of full length passed."
 )]
 pub struct Rfc2544Args {
-    /// The devices: perigee, linux, testpmd, or a command line that forwards between $PERIGEE_LEFT and $PERIGEE_RIGHT.
-    /// Each is built in namespaces [default: perigee linux; with --left and --right none, but the box between
-    /// them]
+    /// The devices: perigee, perigee-xdp (the in-kernel plane, as root), linux, testpmd, or a command line that forwards
+    /// between $PERIGEE_LEFT and $PERIGEE_RIGHT. Each is built in namespaces [default: perigee perigee-xdp linux; with
+    /// --left and --right none, but the box between them]
     #[arg(value_name = "TARGET")]
     pub targets: Vec<Target>,
     /// The tester's port at the box's left side: a Linux interface, xdp:INTERFACE, a PCI address or another DPDK

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What is measured, and which cores it gets.
 
+use crate::launch::plane;
 use crate::task::Cores;
 use anyhow::{Context as _, Result};
 use perigee_dpdk::usable_cores;
@@ -13,11 +14,23 @@ use std::time::Duration;
 
 /// How long a command line's device may take after its links are up.
 const SETTLE: Duration = Duration::from_secs(2);
+/// The longest frame that an AF_XDP socket takes, in bytes with FCS: it shares a page with what the kernel keeps there.
+const LONGEST_BY_XDP: u32 = 3000;
+
+/// The tester's ports at some interfaces, for frames of up to `largest` bytes with FCS: AF_XDP sockets where the kernel
+/// lets this process have them. They are faster than packet sockets, so that fewer devices are faster than the tester,
+/// and what an XDP program redirects reaches them uncopied.
+pub fn tester_ports(interfaces: &[String; 2], largest: u32) -> [String; 2] {
+    let by_xdp = largest <= LONGEST_BY_XDP && plane::unavailable().is_none();
+    interfaces.each_ref().map(|name| format!("{}{name}", if by_xdp { "xdp:" } else { "" }))
+}
 
 /// A device that is built in namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Perigee,
+    /// perigee with the in-kernel plane.
+    PerigeeXdp,
     Linux,
     Testpmd,
     /// A command line that forwards between $PERIGEE_LEFT and $PERIGEE_RIGHT.
@@ -30,11 +43,12 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Target, String> {
         match text {
             "perigee" => Ok(Target::Perigee),
+            "perigee-xdp" => Ok(Target::PerigeeXdp),
             "linux" => Ok(Target::Linux),
             "testpmd" => Ok(Target::Testpmd),
             line if line.contains([' ', '/']) => Ok(Target::Command(line.to_owned())),
             _ => Err(format!(
-                "found {text:?}, expected perigee, linux, testpmd, or a command line such as './my-router.sh'"
+                "found {text:?}, expected perigee, perigee-xdp, linux, testpmd, or a command line such as './my-router.sh'"
             )),
         }
     }
@@ -44,6 +58,7 @@ impl Display for Target {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Target::Perigee => "perigee",
+            Target::PerigeeXdp => "perigee-xdp",
             Target::Linux => "linux",
             Target::Testpmd => "testpmd",
             Target::Command(line) => line,
@@ -66,9 +81,10 @@ impl Target {
         let setup = Setup { number, mtu: share.mtu, static_neighbors: share.static_neighbors, ..Setup::default() };
         let kind = match self {
             Target::Linux => Kind::Linux,
-            Target::Perigee => {
+            Target::Perigee | Target::PerigeeXdp => {
+                let in_kernel = *self == Target::PerigeeXdp;
                 let program = std::env::current_exe().context("the program's own path is not known")?;
-                Kind::Perigee(Perigee { cores: share.cores.clone(), ..Perigee::new(program) })
+                Kind::Perigee(Perigee { cores: share.cores.clone(), in_kernel, ..Perigee::new(program) })
             }
             Target::Testpmd => Kind::Testpmd(Testpmd { core: share.cores.first().copied(), ..Testpmd::default() }),
             Target::Command(line) => {
@@ -76,6 +92,11 @@ impl Target {
             }
         };
         Device::build(world, setup, kind).with_context(|| format!("{self} cannot be measured"))
+    }
+
+    /// Whether it is perigee, whose twins are TAP interfaces.
+    pub fn is_router(&self) -> bool {
+        matches!(self, Target::Perigee | Target::PerigeeXdp)
     }
 
     /// The cores of its share that forward.
@@ -143,9 +164,9 @@ mod tests {
 
     #[test]
     fn targets_are_read_as_they_are_called() {
-        for text in ["perigee", "linux", "testpmd", "./router.sh --fast", "vpp -c x"] {
+        for text in ["perigee", "perigee-xdp", "linux", "testpmd", "./router.sh --fast", "vpp -c x"] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }
-        assert!("lunix".parse::<Target>().unwrap_err().contains("expected perigee, linux"));
+        assert!("lunix".parse::<Target>().unwrap_err().contains("expected perigee, perigee-xdp, linux"));
     }
 }

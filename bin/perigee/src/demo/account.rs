@@ -29,6 +29,8 @@ pub struct Perigee {
     pub received: u64,
     /// Packets that the workers sent: the fast path.
     pub fast_path: u64,
+    /// Packets that the in-kernel plane sent.
+    pub in_kernel: u64,
     /// Packets that the workers gave to the slow path.
     pub slow_path: u64,
     /// Packets that went on to Linux through a twin.
@@ -77,7 +79,7 @@ pub fn settled(network: &Network, router: &Router) -> Result<Accounts> {
 
 /// What does not agree, as a sentence.
 fn disagreement(hosts: &Hosts, perigee: &Perigee) -> Option<String> {
-    let own = perigee.sent.saturating_sub(perigee.fast_path);
+    let own = perigee.sent.saturating_sub(perigee.fast_path + perigee.in_kernel);
     if hosts.received > perigee.sent {
         return Some(format!(
             "{} frames reached client and server, but perigee sent {}: some went around it",
@@ -92,14 +94,14 @@ fn disagreement(hosts: &Hosts, perigee: &Perigee) -> Option<String> {
     }
     if own > perigee.slow_path + perigee.from_linux + UNASKED {
         return Some(format!(
-            "perigee sent {} frames, its workers only {} of them: the fast path did not forward the rest",
-            perigee.sent, perigee.fast_path
+            "perigee sent {} frames, its workers only {} of them and the in-kernel plane {}: the fast path did not forward the rest",
+            perigee.sent, perigee.fast_path, perigee.in_kernel
         ));
     }
-    let segments = perigee.fast_path + perigee.merged;
+    let segments = perigee.fast_path + perigee.in_kernel + perigee.merged;
     (hosts.forwarded > segments + perigee.slow_path + perigee.from_linux).then(|| {
         format!(
-            "{} TCP segments and pings reached client and server, but perigee's workers sent {segments} and gave {} to \
+            "{} TCP segments and pings reached client and server, but perigee's workers and its in-kernel plane sent {segments}, the workers gave {} to \
              the slow path, and Linux sent {}",
             hosts.forwarded, perigee.slow_path, perigee.from_linux
         )
@@ -154,6 +156,7 @@ fn perigee(router: &Router) -> Result<(Perigee, Vec<DropStatus>)> {
     let counted = Perigee {
         received: workers.iter().map(|worker| worker.received).sum(),
         fast_path: workers.iter().map(|worker| worker.transmitted).sum(),
+        in_kernel: ports.iter().filter_map(|port| Some(port.plane.as_ref()?.sent)).sum(),
         slow_path: workers.iter().map(|worker| worker.punted).sum(),
         to_linux: twins().map(|twin| twin.to_linux).sum(),
         from_linux: twins().map(|twin| twin.from_linux).sum(),
@@ -182,6 +185,7 @@ mod tests {
         assert!(said(Perigee { received: 1031, ..good() }).contains("elsewhere"));
         assert!(said(Perigee { fast_path: 700, ..good() }).contains("fast path did not"));
         assert!(said(Perigee { fast_path: 974, ..good() }).contains("segments"));
+        assert_eq!(disagreement(&HOSTS, &Perigee { fast_path: 20, in_kernel: 980, ..good() }), None);
         assert_eq!(disagreement(&HOSTS, &Perigee { fast_path: 990, merged: 10, ..good() }), None, "in super-frames");
     }
 

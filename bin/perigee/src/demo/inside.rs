@@ -15,9 +15,11 @@ const PINGS: u64 = 10;
 
 pub fn run(args: &DemoArgs, folder: &Path) -> Result<ExitCode> {
     isolation::end_with_input(folder)?;
-    let network = step("namespaces client, router, server; Linux forwards nothing", || Network::build(folder))?;
-    let mut router = step("perigee run: two veth ports by packet sockets, one worker", || {
-        let router = router::start(folder, args.fib.as_deref())?;
+    let network =
+        step("namespaces client, router, server; Linux forwards nothing", || Network::build(folder, args.xdp))?;
+    let by = if args.xdp { "in the kernel" } else { "by packet sockets" };
+    let mut router = step(&format!("perigee run: two veth ports {by}, one worker"), || {
+        let router = router::start(folder, args.fib.as_deref(), args.xdp)?;
         [&network.client, &network.server].into_iter().try_for_each(Host::has_link)?;
         Ok(router)
     })?;

@@ -3,7 +3,8 @@
 
 use super::DemoArgs;
 use crate::isolated::{End, Isolated};
-use anyhow::Result;
+use crate::launch::plane;
+use anyhow::{Result, bail};
 use perigee_lab::Isolation;
 use perigee_lab::tools::{self, Tool};
 use std::ffi::OsString;
@@ -19,6 +20,11 @@ const NEEDED: [Tool; 3] = [tools::PING, tools::TRACEROUTE, tools::IPERF3];
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn run(args: &DemoArgs) -> Result<ExitCode> {
+    if args.xdp
+        && let Some(why) = plane::unavailable()
+    {
+        bail!("{why}: sudo ./x demo --xdp, or the demo without --xdp");
+    }
     let bgp: &[Tool] = if args.bgp { &[tools::BIRD, tools::BIRDC] } else { &[] };
     let isolated = Isolated {
         name: "demo",
@@ -51,7 +57,7 @@ fn stopped() {
 fn arguments(args: &DemoArgs, isolation: Isolation, folder: &Path) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["demo", "--isolation", &isolation.to_string()].map(OsString::from).to_vec();
     words.extend([OsString::from("--inside"), folder.into()]);
-    let flags = [(args.keep, "--keep"), (args.json, "--json"), (args.bgp, "--bgp")];
+    let flags = [(args.keep, "--keep"), (args.json, "--json"), (args.bgp, "--bgp"), (args.xdp, "--xdp")];
     words.extend(flags.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag.into()));
     words.extend(args.fib.iter().map(|names| format!("--fib={names}").into()));
     words

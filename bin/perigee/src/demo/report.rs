@@ -49,6 +49,7 @@ pub struct AccountsJson<'a> {
 #[derive(Serialize)]
 struct Packets {
     fast_path: u64,
+    in_kernel: u64,
     slow_path: u64,
     to_linux: u64,
     dropped: u64,
@@ -72,7 +73,7 @@ struct Counters<'a> {
 impl<'a> AccountsJson<'a> {
     pub fn new(accounts: &'a Accounts) -> AccountsJson<'a> {
         let Accounts { hosts, perigee, drops } = accounts;
-        let Perigee { fast_path, slow_path, to_linux, dropped, .. } = *perigee;
+        let Perigee { fast_path, in_kernel, slow_path, to_linux, dropped, .. } = *perigee;
         let drop = |drop: &'a DropStatus| Drop {
             module: &drop.module,
             reason: &drop.reason,
@@ -81,7 +82,7 @@ impl<'a> AccountsJson<'a> {
             packets: drop.packets,
         };
         AccountsJson {
-            packets: Packets { fast_path, slow_path, to_linux, dropped },
+            packets: Packets { fast_path, in_kernel, slow_path, to_linux, dropped },
             drops: drops.iter().map(drop).collect(),
             counters_agree: true,
             counters: Counters { perigee, hosts },
@@ -125,21 +126,29 @@ pub fn accounts_text(accounts: &Accounts) -> Vec<String> {
     let mut lines = Vec::new();
     let paths = [
         ("fast path", perigee.fast_path, "forwarded by the script's loop"),
+        ("in kernel", perigee.in_kernel, "forwarded by the in-kernel plane"),
         ("slow path", perigee.slow_path, "ARP, ND, ICMP, and everything for the router itself"),
         ("  to Linux", perigee.to_linux, "of these, given to the twin interfaces"),
         ("dropped", perigee.dropped, "on either path"),
     ];
     lines.extend(
-        paths.map(|(path, packets, what)| format!("  {path:<10} {:>11}  {what}", HumanCount(packets).to_string())),
+        paths
+            .into_iter()
+            .filter(|(path, packets, _)| *path != "in kernel" || *packets > 0)
+            .map(|(path, packets, what)| format!("  {path:<10} {:>11}  {what}", HumanCount(packets).to_string())),
     );
     lines.push(String::new());
     lines.extend(show::drops(drops, false).to_string().lines().map(|line| format!(" {}", line.trim_end())));
     lines.push(String::new());
     lines.push(format!(
-        "  {} frames reached client and server; perigee sent {}, its workers {} of them,",
+        "  {} frames reached client and server; perigee sent {}, its workers {}{} of them,",
         HumanCount(hosts.received),
         HumanCount(perigee.sent),
-        HumanCount(perigee.fast_path)
+        HumanCount(perigee.fast_path),
+        match perigee.in_kernel {
+            0 => String::new(),
+            packets => format!(" and the in-kernel plane {}", HumanCount(packets)),
+        }
     ));
     lines.push("  and Linux forwards nothing here: no packet went around perigee.".to_owned());
     if perigee.merged > 0 {

@@ -20,9 +20,9 @@ pub const CONFIG: &str = "demo.toml";
 pub const FASTPATH: &str = "fastpath.lua";
 pub const BLOCKLIST: &str = "blocklist.lua";
 
-/// Starts it, and waits until it runs.
-pub fn start(folder: &Path, fib: Option<&str>) -> Result<Router> {
-    fs::write(folder.join(CONFIG), config()?)?;
+/// Starts it, and waits until it runs. Its ports are the in-kernel plane's, or the worker's.
+pub fn start(folder: &Path, fib: Option<&str>, in_kernel: bool) -> Result<Router> {
+    fs::write(folder.join(CONFIG), config(in_kernel)?)?;
     fs::write(folder.join(FASTPATH), include_str!("../../../../lua/fastpath.lua"))?;
     fs::write(folder.join(BLOCKLIST), include_str!("../../../../lua/examples/blocklist.lua"))?;
     Router::start(Launch {
@@ -42,7 +42,7 @@ pub fn api(router: &Router) -> Result<ApiClient> {
 }
 
 /// The configuration.
-fn config() -> Result<String> {
+fn config(in_kernel: bool) -> Result<String> {
     let head = format!(
         "# SPDX-License-Identifier: MIT\n\
          # The router of `perigee demo`.\n\
@@ -50,7 +50,8 @@ fn config() -> Result<String> {
          [eal]\nhugepages = false\nmemory = 256\n",
         budgets("")?
     );
-    Ok(head + &port(&CLIENT) + &port(&SERVER))
+    let plane = if in_kernel { "plane = \"xdp\"\n" } else { "" };
+    Ok(head + &port(&CLIENT) + plane + &port(&SERVER) + plane)
 }
 
 fn port(side: &Side) -> String {
@@ -77,8 +78,11 @@ mod tests {
     fn the_configuration_is_a_valid_one() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(CONFIG);
-        fs::write(&file, config().unwrap()).unwrap();
+        fs::write(&file, config(true).unwrap()).unwrap();
         fs::write(folder.path().join(FASTPATH), "").unwrap();
+        let in_kernel = perigee_config::Config::load(&file).unwrap();
+        assert!(in_kernel.ports.iter().all(|port| port.plane == perigee_config::Plane::Xdp));
+        fs::write(&file, config(false).unwrap()).unwrap();
         let config = perigee_config::Config::load(&file).unwrap();
         assert_eq!(config.router.socket, folder.path().join(SOCKET));
         assert_eq!(config.ports.len(), 2);

@@ -47,8 +47,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Builds it; logs, sockets and configurations go to `folder`.
-    pub fn build(folder: &Path) -> Result<Network> {
+    /// Builds it; logs, sockets and configurations go to `folder`. For the in-kernel plane the hosts finish checksums and
+    /// tags themselves, and take what it redirects to them.
+    pub fn build(folder: &Path, in_kernel: bool) -> Result<Network> {
         let world = World::enter(folder)?;
         let host = |side: &Side| {
             let addresses = [format!("{}/24", side.v4), format!("{}/64", side.v6)];
@@ -56,6 +57,9 @@ impl Network {
             world.host(side.name, side.wire, &addresses, &[side.router_v4, side.router_v6])
         };
         let (client, server) = (host(&CLIENT)?, host(&SERVER)?);
+        for host in [&client, &server].into_iter().filter(|_| in_kernel) {
+            host.run("ethtool -K eth0 gro on tx off txvlan off").output()?;
+        }
         world.forwards_nothing()?;
         Ok(Network { world, client, server })
     }

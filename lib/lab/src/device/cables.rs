@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The two cables: names, addresses, MAC addresses, and how they are made.
 
-use super::Device;
+use super::{Device, Kind};
 use crate::{Place, World, run};
 use anyhow::{Context as _, Result};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -11,6 +11,9 @@ pub(super) const MOST: u8 = 6;
 
 /// Checksums left for a device to fill would arrive unfilled, and merged frames would not be those that were sent.
 const OFF: &str = "tx off gro off gso off tso off";
+/// What the tester's end needs so that the in-kernel plane can send to it: the queue that comes with GRO, which merges nothing
+/// of what a tester sends; and VLAN tags in the frames.
+pub(super) const FOR_PLANE: &str = "gro on txvlan off";
 
 /// One side of the device: its interface, the cable, and the tester at the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +82,9 @@ pub(super) fn connect(world: &World, device: &Device) -> Result<()> {
             .context("two namespaces cannot be connected; `sudo modprobe veth` loads the driver")?;
         run(&mut Place::Router.command(&format!("ethtool -K {port} {OFF}"))).output()?;
         host.run(&format!("ethtool -K {interface} {OFF}")).output()?;
+        if matches!(&device.kind, Kind::Perigee(options) if options.in_kernel) {
+            run(&mut Place::Router.command(&format!("ethtool -K {port} {FOR_PLANE}"))).output()?;
+        }
         world.ip(&format!("link set {port} addrgenmode none"))?;
         world.ip(&format!("link set {port} up"))?;
     }

@@ -25,6 +25,8 @@ pub struct Perigee {
     pub memory: u32,
     /// Whether Linux sees the ports, `left` and `right`, in the device's namespace.
     pub twins: bool,
+    /// Whether the in-kernel plane forwards; only root may load it.
+    pub in_kernel: bool,
     /// More words of `perigee run`, such as `--fib=NAME`.
     pub arguments: Vec<String>,
 }
@@ -40,6 +42,7 @@ impl Perigee {
             hugepages: false,
             memory: 256,
             twins: true,
+            in_kernel: false,
             arguments: Vec::new(),
         }
     }
@@ -65,12 +68,14 @@ pub(super) fn start(device: &Device, options: &Perigee) -> Result<Router> {
 }
 
 fn configuration(device: &Device, options: &Perigee) -> Result<String> {
-    let Perigee { workers, cores, burst, hugepages, memory, twins, .. } = options;
+    let Perigee { workers, cores, burst, hugepages, memory, twins, in_kernel, .. } = options;
     let (name, socket) = (device.host().name(), device.file(SOCKET));
+    // The plane's worker has next to nothing to do, and the tester needs the core.
+    let idle = if *in_kernel { "sleep" } else { "poll" };
     let workers = if cores.is_empty() { format!("workers = {workers}") } else { format!("cores = {cores:?}") };
     let mut text = format!(
         "# SPDX-License-Identifier: MIT\n\
-         [router]\nname = \"{name}\"\nsocket = \"{}\"\nidle = \"poll\"\nburst = {burst}\n{workers}\n{}\n\
+         [router]\nname = \"{name}\"\nsocket = \"{}\"\nidle = \"{idle}\"\nburst = {burst}\n{workers}\n{}\n\
          [eal]\nhugepages = {hugepages}\nmemory = {memory}\n",
         socket.display(),
         budgets("")?
@@ -83,6 +88,9 @@ fn configuration(device: &Device, options: &Perigee) -> Result<String> {
             text,
             "\n[port.{port}]\ninterface = \"{interface}\"\nmtu = {mtu}\ntwin = {twins}\naddresses = [\"{v4}\", \"{v6}\"]\n"
         );
+        if *in_kernel {
+            text.push_str("plane = \"xdp\"\n");
+        }
         if device.setup.static_neighbors {
             for address in [side.tester_v4.to_string(), side.tester_v6.to_string()] {
                 let _ = write!(text, "[[neighbor]]\naddress = \"{address}\"\nmac = \"{}\"\n", side.tester_mac);
