@@ -11,6 +11,7 @@
 //! | `targets/` | one file per target |
 //! | `frames.rs`, `frames/` | frames that are nearly right |
 //! | `filters.rs` | frames against random lists of rules |
+//! | `plane.rs` | frames through both planes: the in-kernel plane does what the modules do, or leaves it to others |
 //! | `flood.rs` | frames by the billion through a whole router, the same ones for the same seed |
 //! | `hostile.rs`, `hostile/` | scripts and C modules that do what they can against a worker |
 //! | `sentence.rs` | whether an error is one sentence |
@@ -23,6 +24,7 @@ pub mod frames;
 pub mod hostile;
 pub mod input;
 pub(crate) mod kept;
+pub mod plane;
 pub mod sentence;
 
 #[path = "../../../lib/router/tests/common/mod.rs"]
@@ -32,6 +34,9 @@ pub(crate) mod kernel;
 #[path = "../../../lib/lua/tests/common/mod.rs"]
 #[allow(dead_code, reason = "its tests use more of it")]
 pub(crate) mod lua_bed;
+#[path = "../../../lib/xdp/tests/plane/bed.rs"]
+#[allow(dead_code, reason = "its tests use more of it")]
+pub(crate) mod plane_bed;
 #[path = "../../../lib/lua/tests/common/tasks.rs"]
 pub(crate) mod task_bed;
 #[path = "../../../lib/packet/tests/exercise/mod.rs"]

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use perigee_fuzz::filters;
 use perigee_fuzz::flood::{self, Outcome};
 use perigee_fuzz::hostile;
+use perigee_fuzz::plane;
 use perigee_fuzz::{TARGETS, target};
 use std::io::Write;
 use std::path::PathBuf;
@@ -52,6 +53,16 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Sends mutated frames through the in-kernel plane and through the modules, as root: both do the same, or the plane
+    /// leaves it to others
+    Plane {
+        /// How many, such as 1e6
+        #[arg(long, default_value = "1e6", value_parser = count)]
+        frames: u64,
+        /// What they follow from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Loads hostile scripts and C modules into a worker, and sends packets after each
     Hostile {
         /// How many, such as 1e4
@@ -95,6 +106,7 @@ fn main() -> ExitCode {
         }
         Command::Frames { frames, seed, threads } => frames_run(frames, seed, threads.max(1)),
         Command::Filters { frames, seed } => filters_run(frames, seed),
+        Command::Plane { frames, seed } => plane_run(frames, seed),
         Command::Hostile { scripts, seed } => hostile_run(scripts, seed),
         Command::Victim => hostile::child(),
     }
@@ -121,6 +133,20 @@ fn hostile_run(scripts: u64, seed: u64) {
     println!("{:>8} processes ended in order when they were asked to", outcome.orderly);
     let (forwards, ends) = outcome.longest;
     println!("packets were forwarded again within {forwards:.1?}, a process that ended did so within {ends:.1?}");
+}
+
+fn plane_run(frames: u64, seed: u64) {
+    let (start, done) = (Instant::now(), AtomicU64::new(0));
+    let seen = plane::run(frames, seed, |more| {
+        let now = done.fetch_add(more, Ordering::Relaxed) + more;
+        eprint!("\r{:5.1} % ", 100.0 * now as f64 / frames as f64);
+        let _ = std::io::stderr().flush();
+    });
+    eprintln!();
+    println!("seed {seed}: {frames} frames in {:.0} s; by what the modules do:", start.elapsed().as_secs_f64());
+    for (what, plane::Times { all, left }) in seen {
+        println!("{all:>10} {what}, of which the in-kernel plane has left {left} to others");
+    }
 }
 
 fn filters_run(frames: u64, seed: u64) {

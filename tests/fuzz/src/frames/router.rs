@@ -14,9 +14,13 @@ pub const FILTERED: u16 = 4001;
 
 /// The configuration. Its lookup structures are those that are soonest made, as each input has a router of its own.
 pub fn configuration(workers: usize, slow_paths: usize) -> String {
+    configuration_with(workers, slow_paths, "dxr16")
+}
+
+/// The same with another lookup structure for IPv4.
+pub fn configuration_with(workers: usize, slow_paths: usize, v4: &str) -> String {
     let cores = ["[0]", "[0, 1]"][workers - 1];
-    let router =
-        format!("cores = {cores}\nslow_paths = {slow_paths}\nfib = [\"dxr16\", \"range6\"]\npunt_ring = 256\n");
+    let router = format!("cores = {cores}\nslow_paths = {slow_paths}\nfib = [\"{v4}\", \"range6\"]\npunt_ring = 256\n");
     format!("[router]\n{router}{TABLES}{}", bed::neighbors(&NEIGHBORS))
 }
 
