@@ -8,6 +8,7 @@
 //!
 //!  programs   BPF programs: source, sink, redirection, routing by the kernel's table
 //!  plane      the in-kernel plane with a table, and changes of it
+//!  planes     `perigee run` with each kind of port, for --planes
 //!  tables     which routes, which destinations
 //!  scene      the inside
 //!  report     what is printed
@@ -19,6 +20,7 @@
 //! router.
 
 mod plane;
+mod planes;
 mod programs;
 mod report;
 mod scene;
@@ -49,6 +51,9 @@ pub struct XdpArgs {
     /// The in-kernel plane's structure for IPv4: auto, dirb or bm19
     #[arg(long, value_name = "NAME", default_value = "auto")]
     structure: String,
+    /// `perigee run` with each kind of port instead: the in-kernel plane, AF_XDP and packet sockets, DPDK's drivers
+    #[arg(long)]
+    planes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -104,6 +109,8 @@ enum Sample {
     Rate { way: Way, mpps: f64, missing: u64 },
     /// How much longer than an empty program the plane takes for a packet, and one with bpf_fib_lookup.
     Program { ns: f64, fib_lookup_ns: f64 },
+    /// A router with such ports: Mpps, and CPU seconds per second while no packet comes.
+    Ports { ports: planes::Ports, mpps: f64, idle: f64 },
     /// Changes of routes while packets are forwarded, which all have another route, and how many of them did not
     /// arrive.
     Changes { per_second: f64, lost: u64, packets: u64 },
@@ -164,8 +171,14 @@ pub fn xdp(args: &XdpArgs) -> Result<ExitCode> {
     let good = isolated::run(Isolation::Root, folder.path(), &path, &mut interrupts)?;
     // The inside has already reported what went wrong.
     let Ok(text) = std::fs::read_to_string(folder.path().join(FOUND)) else { return Ok(ExitCode::FAILURE) };
-    let rows = report::rows(&serde_json::from_str(&text)?);
-    let text = if args.json { serde_json::to_string_pretty(&rows)? + "\n" } else { report::table(args, &rows) };
+    let found = serde_json::from_str(&text)?;
+    let text = match args.planes {
+        true => report::planes(args, &found)?,
+        false => {
+            let rows = report::rows(&found);
+            if args.json { serde_json::to_string_pretty(&rows)? + "\n" } else { report::table(args, &rows) }
+        }
+    };
     print!("{text}");
     if let Some(file) = &args.record {
         machine::record(file, "bench xdp", &Machine::this(), &text)?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! What was found, as rows, JSON and a table.
 
+use super::planes::Ports;
 use super::tables::Size;
 use super::{Family, Found, FoundTable, Sample, Way, XdpArgs};
 use crate::statistics::Median;
@@ -147,6 +148,56 @@ pub fn table(args: &XdpArgs, rows: &[Row]) -> String {
          Medians of {} rounds of {} s; ratios by round, with the interval of the sign test.\n",
         args.structure, args.rounds, args.seconds
     )
+}
+
+/// A kind of port.
+#[derive(Debug, Serialize)]
+struct PlaneRow {
+    ports: &'static str,
+    table: Size,
+    routes: usize,
+    mpps: Median,
+    /// CPU seconds per second while no packet comes.
+    idle: f64,
+}
+
+/// Routers with each kind of port, as a table or as JSON.
+pub fn planes(args: &XdpArgs, found: &Found) -> anyhow::Result<String> {
+    let mut rows = Vec::new();
+    for table in &found.tables {
+        for wanted in Ports::ALL {
+            let all = || {
+                table.rounds.iter().flatten().filter_map(|sample| match sample {
+                    Sample::Ports { ports, mpps, idle } if *ports == wanted => Some((*mpps, *idle)),
+                    _ => None,
+                })
+            };
+            let rates: Vec<f64> = all().map(|(mpps, _)| mpps).collect();
+            let idle = Median::of(&all().map(|(_, idle)| idle).collect::<Vec<_>>()).median;
+            let (ports, mpps) = (wanted.line(), Median::of(&rates));
+            rows.push(PlaneRow { ports, table: table.size, routes: table.routes, mpps, idle });
+        }
+    }
+    if args.json {
+        return Ok(serde_json::to_string_pretty(&rows)? + "\n");
+    }
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN);
+    table.set_header(["ports", "routes", "Mpps", "CPU s per s, idle"]);
+    for row in &rows {
+        let Median { median, low, high } = row.mpps;
+        let interval = if row.mpps.width().is_finite() { format!(" [{low:.3}, {high:.3}]") } else { String::new() };
+        table.add_row([
+            row.ports.to_owned(),
+            row.routes.to_string(),
+            format!("{median:.3}{interval}"),
+            format!("{:.3}", row.idle),
+        ]);
+    }
+    Ok(format!(
+        "{table}\n\nFrames of 64 bytes between two veth pairs, as many as the source has. The in-kernel plane shares one core with source and sink; workers\n         have another core. `idle = \"adaptive\"`. Medians of {} rounds of {} s.\n",
+        args.rounds, args.seconds
+    ))
 }
 
 #[cfg(test)]

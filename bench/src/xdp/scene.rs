@@ -2,6 +2,7 @@
 //! The process inside: two veth pairs, the source, and each way to forward in turn.
 
 use super::plane::Plane;
+use super::planes;
 use super::programs::{Course, Name, Programs, Wire};
 use super::tables::{GATEWAYS, Size, Table, gateway, gateway_mac};
 use super::{FOUND, Family, Found, Sample, Way, XdpArgs};
@@ -39,15 +40,16 @@ const SOURCES: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(198, 18, 0, 2), Ipv6Addr::n
 const SOURCE_MAC: MacAddr = MacAddr([2, 0, 0, 0, 2, 0]);
 
 /// Both pairs: `t0` and `t1` are the tester's, `d0` and `d1` the router's.
-struct Scene {
-    world: World,
+pub struct Scene {
+    pub world: World,
     tester: Host,
     programs: Programs,
     /// Indexes of d0 and d1, and of t1.
     links: [u32; 2],
     sink: u32,
-    /// Where packets are forwarded.
+    /// Where packets are forwarded, and where workers are.
     core: usize,
+    pub other: usize,
     /// The tester's /sys.
     sys: PathBuf,
 }
@@ -57,9 +59,17 @@ pub fn run(args: &XdpArgs, folder: &Path) -> Result<ExitCode> {
     isolation::end_with_input(folder)?;
     let (core, other) = machine::cores(None)?;
     bind(other)?;
-    let scene = Scene::new(folder, core)?;
+    let scene = Scene::new(folder, core, other)?;
     let list = args.routes.as_deref().map(crate::table::read).transpose()?;
     let mut found = Found::default();
+    if args.planes {
+        for size in [Size::Small, Size::Full] {
+            let table = Table::new(size, Family::Ipv4, list.as_ref());
+            planes::measure(&scene, args, &table, &mut found)?;
+        }
+        fs::write(folder.join(FOUND), serde_json::to_string(&found)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for size in [Size::Small, Size::Full] {
         for family in [Family::Ipv4, Family::Ipv6] {
             let table = Table::new(size, family, list.as_ref());
@@ -86,7 +96,7 @@ fn index(name: &str) -> Result<u32> {
 }
 
 impl Scene {
-    fn new(folder: &Path, core: usize) -> Result<Scene> {
+    fn new(folder: &Path, core: usize, other: usize) -> Result<Scene> {
         let world = isolated::world(folder)?;
         let tester = world.namespace("tester")?;
         for number in 0..2 {
@@ -131,14 +141,13 @@ impl Scene {
             programs.set_wire(Wire::ToRouter, index("t0")?)?;
             index("t1")
         })??;
-        Ok(Scene { world, tester, programs, links, sink, core, sys })
+        Ok(Scene { world, tester, programs, links, sink, core, other, sys })
     }
 
     /// All ways in rounds, with a table that Linux has.
     fn measure(&self, args: &XdpArgs, table: &Table, found: &mut Found) -> Result<()> {
         let is6 = table.family == Family::Ipv6;
-        let destinations = table.destinations.clone();
-        self.programs.set_course(&Course { to: own_mac(0), from: SOURCE_MAC, sources: SOURCES, destinations })?;
+        self.set_course(table)?;
         let mut plane = Plane::new(self.links, table, &args.structure)?;
         let nothing = self.programs.descriptor(Name::Nothing)?;
         let route = self.programs.descriptor(Name::Route)?;
@@ -154,6 +163,12 @@ impl Scene {
             found.push(table, round, changes);
         }
         plane.verify()
+    }
+
+    /// Frames to a table's destinations from now on.
+    pub fn set_course(&self, table: &Table) -> Result<()> {
+        let destinations = table.destinations.clone();
+        self.programs.set_course(&Course { to: own_mac(0), from: SOURCE_MAC, sources: SOURCES, destinations })
     }
 
     /// Something done on the core that forwards.
@@ -176,15 +191,25 @@ impl Scene {
         // Linux's own packets would be copied for a program at the sink: there they are dropped by their MAC address.
         let _sink = match way {
             Way::Linux | Way::Generic => None,
-            _ => Some(self.tester.inside(|| self.programs.attach(Name::Nothing, self.sink))??),
+            _ => Some(self.attach_sink()?),
         };
+        let (mpps, missing) = self.run(args, is6)?;
+        Ok(Sample::Rate { way, mpps, missing })
+    }
+
+    /// A program at the far end that drops what it receives, until the descriptor is closed.
+    pub fn attach_sink(&self) -> Result<OwnedFd> {
+        self.tester.inside(|| self.programs.attach(Name::Nothing, self.sink))?
+    }
+
+    /// Frames for some time: how many arrive, in Mpps, and how many do not.
+    fn run(&self, args: &XdpArgs, is6: bool) -> Result<(f64, u64)> {
         let (frames, seconds) = self.send(WARM, is6)?;
         let frames = (f64::from(WARM) / seconds * args.seconds).max(frames as f64) as u32;
         let before = self.arrived()?;
         let (sent, seconds) = self.send(frames, is6)?;
         let arrived = self.settled(before + sent)? - before;
-        ensure!(arrived * 100 >= sent * 99, "{arrived} of {sent} packets arrived");
-        Ok(Sample::Rate { way, mpps: arrived as f64 / seconds / 1e6, missing: sent.saturating_sub(arrived) })
+        Ok((arrived as f64 / seconds / 1e6, sent.saturating_sub(arrived)))
     }
 
     /// Sends frames; how many, and in how many seconds.
@@ -200,7 +225,7 @@ impl Scene {
     /// Changes routes while packets are forwarded, none of which may get lost.
     fn change(&self, plane: &mut Plane, is6: bool) -> Result<Sample> {
         let _entry = plane.attach(self.links[0], true)?;
-        let _sink = self.tester.inside(|| self.programs.attach(Name::Nothing, self.sink))??;
+        let _sink = self.attach_sink()?;
         let (stop, sent, before) = (AtomicBool::new(false), AtomicU64::new(0), self.arrived()?);
         let source = || {
             while !stop.load(Ordering::Relaxed) {
@@ -227,6 +252,26 @@ impl Scene {
         let sent = sent.load(Ordering::Relaxed);
         let lost = sent.saturating_sub(self.settled(before + sent)? - before);
         Ok(Sample::Changes { per_second: changes as f64 / seconds, lost, packets: sent })
+    }
+
+    /// What a router lets through that gets all that the source has, in Mpps; the first frames wake it.
+    pub fn rate(&self, args: &XdpArgs, is6: bool) -> Result<f64> {
+        let (mpps, _) = self.run(args, is6)?;
+        ensure!(mpps > 0.0, "no packet arrived");
+        Ok(mpps)
+    }
+
+    /// CPU seconds per second that a process takes.
+    pub fn busy(&self, pid: u32, time: Duration) -> Result<f64> {
+        let taken = || -> Result<f64> {
+            let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the router is gone")?;
+            let after = text.rsplit(')').next().unwrap_or_default();
+            let ticks = after.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<f64>().ok());
+            Ok(ticks.sum::<f64>() / 100.0)
+        };
+        let before = taken()?;
+        std::thread::sleep(time);
+        Ok((taken()? - before) / time.as_secs_f64())
     }
 
     /// Packets that t1 has received.
