@@ -2,7 +2,8 @@
 //! The in-kernel plane: packets cross without a worker, by the same tables, and workers get the rest.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Good, World, wait_until};
+use perigee_tests::{Good, World, run, wait_until};
+use std::process::Command;
 
 perigee_tests::scenarios![
     packets_cross_in_the_kernel as root,
@@ -11,6 +12,7 @@ perigee_tests::scenarios![
     routes_and_neighbors_are_followed_in_the_kernel as root,
     an_interface_that_was_made_again_is_forwarded_for_again as root,
     what_a_port_would_lose_silently_is_sent_by_workers as root,
+    what_cannot_have_the_plane_is_refused_in_a_sentence_and_left_as_it_was as root,
 ];
 
 /// Hosts whose interfaces take what the kernel redirects to them: a veth needs NAPI for it, which GRO switches on.
@@ -177,4 +179,34 @@ fn what_a_port_would_lose_silently_is_sent_by_workers(world: &World) {
     client.ping(20, "10.0.2.2");
     assert!((before + 15..before + 30).contains(&router.workers("transmitted")), "one way in the kernel");
     router.stop();
+}
+
+fn what_cannot_have_the_plane_is_refused_in_a_sentence_and_left_as_it_was(world: &World) {
+    let _hosts = hosts(world);
+    let before = world.interfaces();
+    let ports = in_kernel(PORTS);
+    let refused = |ports: &str, sentence: &str| {
+        let said = world.refused("", ports);
+        assert!(said.text.contains(sentence) && !said.text.contains("libbpf"), "{sentence}: {}", said.text);
+    };
+    // Linux of some machines has no such devices.
+    for (kind, sentence) in [
+        ("link r-client name above type vlan id 7", "is a VLAN of another interface"),
+        ("name above type bond", "consists of other interfaces"),
+    ] {
+        let mut add = Command::new("ip");
+        if run(add.args(["link", "add"]).args(kind.split(' '))).code == Some(0) {
+            refused(&ports.replace("\"r-client\"", "\"above\""), sentence);
+            world.ip("link del above");
+        }
+    }
+    refused(&ports.replace("addresses", "mtu = 9000\naddresses"), "AF_XDP takes up to 3818");
+    // Another program is never replaced.
+    let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../lib/socket/bpf/frames.o");
+    world.ip(&format!("link set r-server xdp obj {object} sec xdp"));
+    refused(&ports, "another program uses XDP there");
+    let links = world.ip("-details link show");
+    assert_eq!(links.matches("prog/xdp").count(), 1, "{links}");
+    world.ip("link set r-server xdp off");
+    assert_eq!(world.interfaces(), before);
 }

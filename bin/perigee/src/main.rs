@@ -48,6 +48,7 @@ mod task;
 mod trace;
 
 use clap::Parser;
+use libbpf_rs::PrintLevel;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
+    // What libbpf prints, such as the verifier's log, is for developers; sentences of ours say what was refused.
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| tracing::debug!("libbpf: {}", text.trim_end()))));
     let arguments = cli::Cli::parse_from(words(std::env::args_os()));
     match arguments.run() {
         Ok(code) => code,

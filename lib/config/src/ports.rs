@@ -49,7 +49,7 @@ section! {
         /// What forwards packets that come in by the port: `worker`, the router's workers; `xdp`, an XDP program in the kernel,
         /// which sends them on to other such ports and gives workers what it does not finish (docs/planes.md). It needs an
         /// `interface`, which is opened by `driver = "xdp"`, and root.
-        plane: Plane, choice(PLANES), default Plane::Worker, restart;
+        plane: Option<Plane>, optional(choice(PLANES)), default None => "`plane` of `[router]`", restart;
         /// Whether Linux sees the port, by a TAP interface of the same name, its twin. A twin needs `CAP_NET_ADMIN`.
         twin: bool, boolean(), default true, restart;
     }
@@ -81,7 +81,7 @@ const DRIVERS: &[(&str, LinuxDriver)] = &[
     ("dpdk:af_xdp", LinuxDriver::AfXdp),
 ];
 
-const PLANES: &[(&str, Plane)] = &[("worker", Plane::Worker), ("xdp", Plane::Xdp)];
+pub(crate) const PLANES: &[(&str, Plane)] = &[("worker", Plane::Worker), ("xdp", Plane::Xdp)];
 
 /// What forwards the packets that come in by a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub(crate) fn read_ports(root: &mut Section, context: &Context, router: &Router)
         let opens = At { value: opened(&device.value), span: device.span };
         let policer = read_table(&mut section, "policer", |s| Policer::read(s, context));
         let mut port = Port::read(&mut section, context, name.value.clone(), device.value, policer);
-        open_for_plane(&mut port, &section);
+        open_for_plane(&mut port, router, &section);
         check_twin(&name, &port, router, &section);
         if let Some(first) = devices.claim(opens.value, &port.name) {
             mistakes.add(
@@ -187,12 +187,19 @@ fn check_name(name: &At<String>, section: &Section) {
     }
 }
 
-/// The in-kernel plane's ports are opened by AF_XDP sockets.
-fn open_for_plane(port: &mut Port, section: &Section) {
-    if port.plane == Plane::Worker {
+/// The in-kernel plane's ports are opened by AF_XDP sockets. The router's choice is for ports that may be so.
+fn open_for_plane(port: &mut Port, router: &Router, section: &Section) {
+    let driver_is_given = section.place("driver").is_some();
+    let may_be = match port.device {
+        Device::Linux { driver, .. } => !driver_is_given || driver == LinuxDriver::Xdp,
+        Device::Dpdk(_) => false,
+    };
+    if router.plane == Plane::Xdp && may_be {
+        port.plane.get_or_insert(Plane::Xdp);
+    }
+    if port.plane != Some(Plane::Xdp) {
         return;
     }
-    let driver_is_given = section.place("driver").is_some();
     let place = section.place("plane").unwrap_or(section.span.clone());
     match &mut port.device {
         Device::Linux { driver: LinuxDriver::Xdp, .. } => {}

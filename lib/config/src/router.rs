@@ -10,6 +10,7 @@ use perigee_net::{Namespace, NamespaceError};
 use super::fib::{FibChoice, structures};
 use super::given::{Parsed, unfit};
 use super::kind::{Kind, checked_path, choice, integer, integer_of, optional, path, socket_address, text, time, value};
+use super::ports::{PLANES, Plane};
 use super::section::section;
 use super::values::is_word;
 
@@ -83,6 +84,9 @@ section! {
         /// that the router cannot forward by.
         max_routes: Option<u32>, optional(integer("routes", 1000..=1_000_000_000)),
             default None => "as many as there is memory for", restart;
+        /// What forwards packets of ports that do not say it by their own `plane`: `worker` or `xdp`, which is for ports with `interface` and
+        /// no other `driver`.
+        plane: Plane, choice(PLANES), default Plane::Worker, restart;
         /// Megabytes for tables of routers whose ports have `plane = "xdp"`. It is the kernel's memory, and taken whether it is used
         /// or not. An eighth is for IPv6. A table that is built again exists twice for a moment.
         plane_memory: u32, integer("megabytes", 64..=32_768), default 256, restart;

@@ -148,6 +148,9 @@ impl XdpPort {
         let name = config.interface.as_str();
         let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, config.packet_queues)?;
         let shared = &base.0;
+        if let Some(why) = program.as_ref().and_then(|_| unfit_for_programs(shared)) {
+            return Err(Error::new(format!("interface {name} {why}")));
+        }
         let fail = |what: &str| {
             let what = what.to_owned();
             move |error: io::Error| xdp_failed(name, &what, &error)
@@ -210,6 +213,22 @@ impl XdpPort {
             return Err(shared.base.0.taken("transmit", index));
         }
         Ok(Box::new(XdpTxQueue::new(shared.clone(), index.into())))
+    }
+}
+
+/// Why a program that forwards by itself is of no use at an interface that consists of others: it would run behind the
+/// driver, after what the driver has done to the frames.
+fn unfit_for_programs(shared: &Shared) -> Option<&'static str> {
+    match interface::driver(shared.control(), &shared.name)?.as_str() {
+        "802.1Q VLAN Support" => Some(
+            "is a VLAN of another interface: make that one the port, and the VLAN [port.NAME.vlan.ID], whose tags the \
+             in-kernel plane reads and writes itself",
+        ),
+        "bonding" | "team" => Some(
+            "consists of other interfaces, whose driver chooses among them: make these the ports and route over several of \
+             them, or use `plane = \"worker\"`",
+        ),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! Loading the program: for who has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON. What others get of it are descriptors.
 
 use crate::layout::{LINE, PORTS, QUEUES};
-use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use thiserror::Error;
@@ -38,6 +38,18 @@ pub enum LoadError {
     /// The system does not say which processors there are.
     #[error("/sys/devices/system/cpu/possible does not say which processors there are")]
     Processors,
+    /// There is no privilege for it.
+    #[error(
+        "the kernel lets nobody load the in-kernel plane but who has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON outside of \
+         namespaces of users: start as root (`sudo`), or use `plane = \"worker\"`"
+    )]
+    NotPermitted,
+    /// The kernel's verifier does not take the program.
+    #[error(
+        "the kernel's verifier refuses the in-kernel plane ({0}); it takes CAP_PERFMON, and was tried on Linux 6.1 to \
+         6.18: use `plane = \"worker\"`"
+    )]
+    Verifier(String),
     /// The kernel refuses.
     #[error("the kernel refuses {what}: {source}")]
     Kernel {
@@ -61,6 +73,34 @@ fn highest(list: &str) -> Option<usize> {
 
 fn refused(what: &'static str) -> impl FnOnce(libbpf_rs::Error) -> LoadError {
     move |source| LoadError::Kernel { what, source }
+}
+
+/// CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF of linux/capability.h.
+const NEEDED: u64 = 1 << 12 | 1 << 38 | 1 << 39;
+/// CAP_SYS_ADMIN, which includes the last two.
+const ALL: u64 = 1 << 12 | 1 << 21;
+
+/// Whether a process with this /proc/self/status and /proc/self/uid_map may load it: in no namespace of users but the
+/// first, which has all numbers.
+fn may_load(status: &str, users: &str) -> bool {
+    let has = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    let is_first = users.split_whitespace().nth(2) == Some("4294967295");
+    is_first && has.is_none_or(|has| [NEEDED, ALL].iter().any(|needed| has & needed == *needed))
+}
+
+/// Why the object was not loaded.
+fn not_loaded(source: libbpf_rs::Error) -> LoadError {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
+    if !may_load(&read("status"), &read("uid_map")) {
+        return LoadError::NotPermitted;
+    }
+    match source.kind() {
+        ErrorKind::OutOfMemory | ErrorKind::TooBig => {
+            LoadError::Kernel { what: "memory for the in-kernel plane", source }
+        }
+        ErrorKind::Unsupported => LoadError::Kernel { what: "BPF programs", source },
+        _ => LoadError::Verifier(source.to_string()),
+    }
 }
 
 /// The program, and its maps.
@@ -103,7 +143,7 @@ impl LoadedPlane {
             let mut map = open.maps_mut().find(|map| map.name() == name).ok_or(LoadError::Missing("map"))?;
             map.set_max_entries(count as u32).map_err(refused("the size of a map"))?;
         }
-        let object = open.load().map_err(refused("to load the in-kernel plane"))?;
+        let object = open.load().map_err(not_loaded)?;
         Ok(LoadedPlane { object, cpus, arena: lines * LINE })
     }
 
@@ -208,6 +248,22 @@ pub struct Tried {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn who_may_load_it_has_the_capabilities_outside_of_namespaces_of_users() {
+        let (first, other) = ("         0          0 4294967295\n", "         0       1000          1\n");
+        for (capabilities, users, may) in [
+            ("000001ffffffffff", first, true),
+            ("000000c000001000", first, true),
+            ("0000000000201000", first, true),
+            ("0000008000001000", first, false),
+            ("0000000000000000", first, false),
+            ("000001ffffffffff", other, false),
+        ] {
+            let status = format!("Name:\tperigee\nCapEff:\t{capabilities}\nCapBnd:\t0\n");
+            assert_eq!(super::may_load(&status, users), may, "{capabilities} {users}");
+        }
+    }
+
     #[test]
     fn processors_may_have_gaps() {
         for (list, highest) in

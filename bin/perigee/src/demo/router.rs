@@ -81,7 +81,7 @@ mod tests {
         fs::write(&file, config(true).unwrap()).unwrap();
         fs::write(folder.path().join(FASTPATH), "").unwrap();
         let in_kernel = perigee_config::Config::load(&file).unwrap();
-        assert!(in_kernel.ports.iter().all(|port| port.plane == perigee_config::Plane::Xdp));
+        assert!(in_kernel.ports.iter().all(|port| port.plane == Some(perigee_config::Plane::Xdp)));
         fs::write(&file, config(false).unwrap()).unwrap();
         let config = perigee_config::Config::load(&file).unwrap();
         assert_eq!(config.router.socket, folder.path().join(SOCKET));

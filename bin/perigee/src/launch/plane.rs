@@ -76,7 +76,7 @@ pub(crate) fn unavailable() -> Option<String> {
 
 /// Whether a port's packets are forwarded in the kernel.
 pub(super) fn asks_for_plane(port: &config::Port) -> bool {
-    port.plane == Plane::Xdp
+    port.plane == Some(Plane::Xdp)
 }
 
 impl XdpPlane {
