@@ -37,4 +37,4 @@ pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
 pub use sys::{attach, takes_redirected};
 pub use transmit::TxQueue;
-pub use xdp::{FrameProgram, XdpPort, XdpRxQueue, XdpTxQueue};
+pub use xdp::{Below, FrameProgram, XdpPort, XdpRxQueue, XdpTxQueue};

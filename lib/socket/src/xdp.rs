@@ -87,7 +87,17 @@ pub trait FrameProgram: Send + Sync {
     ///
     /// # Errors
     /// The system refuses it, or the driver cannot do it.
-    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd>;
+    fn attach(&self, below: &Below<'_>, in_driver: bool) -> io::Result<OwnedFd>;
+}
+
+/// The interface below a port.
+pub struct Below<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Linux's number of it.
+    pub index: i32,
+    /// The name of its driver, if that says it.
+    pub driver: Option<String>,
 }
 
 /// What gives the interface's frames to the sockets.
@@ -243,10 +253,11 @@ fn too_long(name: &str, longest: usize) -> Error {
 /// Attaches the program to an interface, in the driver if that can.
 fn attach(redirection: &mut Redirection, shared: &Shared, index: i32) -> io::Result<Mode> {
     redirection.attached = None;
-    let (attached, mode) = match redirection.program.attach(index, true) {
+    let below = Below { name: &shared.name, index, driver: interface::driver(shared.control(), &shared.name) };
+    let (attached, mode) = match redirection.program.attach(&below, true) {
         Ok(attached) => (attached, Mode::Native),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | ENOTSUPP)) => {
-            let attached = redirection.program.attach(index, false)?;
+            let attached = redirection.program.attach(&below, false)?;
             let reason = crate::error::text(&error);
             shared.note(format!(
                 "port {}: its driver does not run XDP programs ({reason}), so the kernel does, which is slower",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! The in-kernel plane of a router: loaded while there are privileges, then shown the tables by a thread without any.
 
+mod vanished;
+
 use anyhow::{Context as _, Result};
 use perigee_config as config;
 use perigee_config::{Config, Plane};
@@ -8,13 +10,14 @@ use perigee_fib::Arena;
 use perigee_modules::{Counters, Tables};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use perigee_router::{KernelPlane, PlaneShare, Refusal};
-use perigee_socket::{FrameProgram, attach, takes_redirected};
+use perigee_socket::{Below, FrameProgram, attach, takes_redirected};
 use perigee_xdp::layout;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use vanished::{DeviceCounters, Watched};
 
 /// How often a port is asked whether it sends redirected packets: one port each time.
 const CHECK: Duration = Duration::from_secs(1);
@@ -27,6 +30,7 @@ pub(super) struct XdpPlane {
     counted: PlaneCounters,
     state: Mutex<State>,
     sum: Mutex<Sum>,
+    devices: Mutex<DeviceCounters>,
 }
 
 /// What changes while it runs. No thread waits for the kernel with this lock.
@@ -50,6 +54,9 @@ struct KnownPort {
     asked: bool,
     /// The kernel can say it.
     says: bool,
+    /// The interface, if it is a veth's: its counters are watched where the kernel says nothing.
+    veth: Option<String>,
+    watched: Watched,
 }
 
 /// A sum of all counters, and its time.
@@ -98,7 +105,9 @@ impl XdpPlane {
         let sum = Sum { at: None, plane: counted.sum(), router, filters: Vec::new(), before: Vec::new() };
         let state =
             State { view, ports: Vec::new(), changed: false, checked: Instant::now(), next: 0, said: [false; 2] };
-        Ok(Some(Arc::new(XdpPlane { loaded, counted, state: Mutex::new(state), sum: Mutex::new(sum) })))
+        let devices = DeviceCounters::open().context("/proc has no counters of interfaces")?;
+        let (state, sum, devices) = (Mutex::new(state), Mutex::new(sum), Mutex::new(devices));
+        Ok(Some(Arc::new(XdpPlane { loaded, counted, state, sum, devices })))
     }
 
     /// The program for a port with this number and name.
@@ -156,7 +165,34 @@ impl XdpPlane {
             }
             due
         };
-        due.into_iter().for_each(|at| self.check(at));
+        due.into_iter().for_each(|at| {
+            self.check(at);
+            self.watch(at);
+        });
+    }
+
+    /// Looks whether what the plane sends by a port leaves it, where the kernel does not say it.
+    fn watch(&self, at: usize) {
+        let known = |state: &State| {
+            let known = state.ports.get(at).filter(|known| !known.says && known.port.sends)?;
+            Some((known.port.number, known.veth.clone()?))
+        };
+        let Some((number, interface)) = known(&lock(&self.state)) else { return };
+        let Some(left) = lock(&self.devices).sent(&interface) else { return };
+        let sent = self.counted.sum().ports.get(usize::from(number) + 1).map_or(0, |own| own.sent);
+        let mut state = lock(&self.state);
+        let Some(known) = state.ports.get_mut(at) else { return };
+        if !known.watched.vanish(sent, left) {
+            return;
+        }
+        known.port.sends = false;
+        let name = known.name.clone();
+        state.changed = true;
+        drop(state);
+        tracing::warn!(
+            "port {name}: packets that the in-kernel plane sends by it do not leave it; workers send them from now on; the \
+             other end needs `ethtool -K PEER gro on`, and the router a restart"
+        );
     }
 
     /// The sum of all counters, at most [`FRESH`] old.
@@ -290,8 +326,8 @@ impl FrameProgram for PortProgram {
         self.plane.loaded.set_socket(self.place(), queue, socket).map_err(io::Error::other)
     }
 
-    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd> {
-        let link = index.unsigned_abs();
+    fn attach(&self, below: &Below<'_>, in_driver: bool) -> io::Result<OwnedFd> {
+        let link = below.index.unsigned_abs();
         // The kernel is asked soon whether the port sends. Until then workers send its packets.
         let port = PlanePort { number: self.number, link, up: Up::Socket, in_driver, sends: false };
         {
@@ -300,7 +336,9 @@ impl FrameProgram for PortProgram {
             let before = known.map(|at| state.ports[at].port.link).filter(|before| *before != link);
             // Before frames come: all of them go up, until the tables are shown with this port.
             state.view.add_port(&port, before).map_err(io::Error::other)?;
-            let new = KnownPort { port, name: self.name.clone(), asked: false, says: true };
+            let veth = (below.driver.as_deref() == Some("veth")).then(|| below.name.to_owned());
+            let (name, watched) = (self.name.clone(), Watched::default());
+            let new = KnownPort { port, name, asked: false, says: true, veth, watched };
             match known {
                 Some(at) => state.ports[at] = new,
                 None => state.ports.push(new),

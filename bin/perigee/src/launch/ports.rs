@@ -216,7 +216,8 @@ fn open_own(
     pool: Arc<MbufPool>,
     plane: &Option<Arc<XdpPlane>>,
 ) -> Result<OpenPort> {
-    let program = plane.as_ref().filter(|_| asks_for_plane(port)).map(|plane| plane.program(wanted.number, &port.name));
+    let plane = plane.as_ref().filter(|_| asks_for_plane(port));
+    let program = plane.map(|plane| plane.program(wanted.number, &port.name));
     let buffers = Buffers { pool: pool.clone(), super_frames, memory: &MBUF };
     Ok(match linux_driver(&port.device) {
         Some(LinuxDriver::Xdp) => OpenPort::Xdp(XdpPort::open_behind(program, wanted, buffers)?, pool),

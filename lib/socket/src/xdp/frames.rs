@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The program that gives all frames of an interface to AF_XDP sockets: bpf/frames.c.
 
-use super::FrameProgram;
+use super::{Below, FrameProgram};
 use crate::sys::attach;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder};
 use std::io;
@@ -32,9 +32,9 @@ impl FrameProgram for AllFrames {
         sockets.update(&queue.to_ne_bytes(), &socket, MapFlags::ANY).map_err(reason)
     }
 
-    fn attach(&self, index: i32, in_driver: bool) -> io::Result<OwnedFd> {
+    fn attach(&self, below: &Below<'_>, in_driver: bool) -> io::Result<OwnedFd> {
         let program = self.0.progs_mut().next().ok_or_else(damaged)?;
-        attach(&program, index.unsigned_abs(), in_driver)
+        attach(&program, below.index.unsigned_abs(), in_driver)
     }
 }
 
