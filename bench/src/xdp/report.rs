@@ -195,7 +195,7 @@ pub fn planes(args: &XdpArgs, found: &Found) -> anyhow::Result<String> {
         ]);
     }
     Ok(format!(
-        "{table}\n\nFrames of 64 bytes between two veth pairs, as many as the source has. The in-kernel plane shares one core with source and sink; workers\n         have another core. `idle = \"adaptive\"`. Medians of {} rounds of {} s.\n",
+        "{table}\n\nFrames of 64 bytes between two veth pairs, as many as the source has. The in-kernel plane shares one core with source and sink; workers\nhave another core. `idle = \"adaptive\"`. Medians of {} rounds of {} s.\n",
         args.rounds, args.seconds
     ))
 }
