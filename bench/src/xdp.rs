@@ -52,7 +52,7 @@ pub struct XdpArgs {
     #[arg(long, value_name = "NAME", default_value = "auto")]
     structure: String,
     /// `perigee run` with each kind of port instead: the in-kernel plane, AF_XDP and packet sockets, DPDK's drivers
-    #[arg(long)]
+    #[arg(long, conflicts_with = "structure")]
     planes: bool,
     /// Print JSON
     #[arg(long)]

@@ -26,9 +26,14 @@ fn the_demo_reports_what_crossed_the_router(world: &World) {
 fn the_demo_of_the_in_kernel_plane_reports_that_workers_forward_next_to_nothing(world: &World) {
     let report = world.perigee(&["demo", "--xdp", "--bgp", "--json"]).good().out;
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON on standard output");
-    let [in_kernel, by_workers] = ["in_kernel", "fast_path"].map(|path| report["packets"][path].as_u64());
+    let packets = |report: &serde_json::Value, path: &str| report["packets"][path].as_u64().expect("a number");
     // Pings alone; a neighbor that is asked for meanwhile leaves one or two to a worker.
-    assert!(in_kernel >= Some(50) && by_workers <= Some(10), "{report}");
+    assert!(packets(&report, "in_kernel") >= 50 && packets(&report, "fast_path") <= 10, "{report}");
+    let report = world.perigee(&["demo", "--xdp", "--json"]).good().out;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON on standard output");
+    assert_eq!((report["ping"]["loss"].as_f64(), report["ping6"]["loss"].as_f64()), (Some(0.0), Some(0.0)), "{report}");
+    assert!(report["iperf3"]["gbps"].as_f64() > Some(0.0), "{report}");
+    assert!(packets(&report, "in_kernel") > 100 * (1 + packets(&report, "fast_path")), "{report}");
     wait_until("all processes to end", || world.processes().is_empty());
 }
 

@@ -193,7 +193,8 @@ impl Scene {
             Way::Linux | Way::Generic => None,
             _ => Some(self.attach_sink()?),
         };
-        let (mpps, missing) = self.run(args, is6)?;
+        let (mpps, sent, missing) = self.run(args, is6)?;
+        ensure!(missing * 100 <= sent, "{missing} of {sent} packets did not arrive");
         Ok(Sample::Rate { way, mpps, missing })
     }
 
@@ -202,14 +203,14 @@ impl Scene {
         self.tester.inside(|| self.programs.attach(Name::Nothing, self.sink))?
     }
 
-    /// Frames for some time: how many arrive, in Mpps, and how many do not.
-    fn run(&self, args: &XdpArgs, is6: bool) -> Result<(f64, u64)> {
+    /// Frames for some time: how many arrive, in Mpps, how many there were, and how many did not.
+    fn run(&self, args: &XdpArgs, is6: bool) -> Result<(f64, u64, u64)> {
         let (frames, seconds) = self.send(WARM, is6)?;
         let frames = (f64::from(WARM) / seconds * args.seconds).max(frames as f64) as u32;
         let before = self.arrived()?;
         let (sent, seconds) = self.send(frames, is6)?;
         let arrived = self.settled(before + sent)? - before;
-        Ok((arrived as f64 / seconds / 1e6, sent.saturating_sub(arrived)))
+        Ok((arrived as f64 / seconds / 1e6, sent, sent.saturating_sub(arrived)))
     }
 
     /// Sends frames; how many, and in how many seconds.
@@ -256,7 +257,7 @@ impl Scene {
 
     /// What a router lets through that gets all that the source has, in Mpps; the first frames wake it.
     pub fn rate(&self, args: &XdpArgs, is6: bool) -> Result<f64> {
-        let (mpps, _) = self.run(args, is6)?;
+        let (mpps, ..) = self.run(args, is6)?;
         ensure!(mpps > 0.0, "no packet arrived");
         Ok(mpps)
     }

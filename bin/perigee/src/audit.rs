@@ -30,7 +30,7 @@ pub fn audit(args: &AuditArgs) -> Result<ExitCode> {
     } else {
         report.differences.iter().for_each(|difference| println!("{}", line(difference)));
         for part in report.plane.iter().flatten() {
-            println!("the in-kernel plane does not read what workers do: {part}");
+            println!("the in-kernel plane differs from the workers' tables: {part}");
         }
         println!("{}", summary(&report));
         report.rules.iter().for_each(|rule| println!("Linux has the policy {rule}"));

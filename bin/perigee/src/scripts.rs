@@ -75,10 +75,11 @@ impl ScriptControl for LuaScripts {
             ScriptSource::BuiltIn => Script::builtin(),
             ScriptSource::Text(path, text) => Script::read_by(&path, |_, _| Ok(text.into_bytes()))?,
         };
+        let generation = self.scripts.replace(script.clone())?;
         if self.beside_plane {
             say_beside_plane(&script);
         }
-        Ok(self.scripts.replace(script)?)
+        Ok(generation)
     }
 
     fn progress(&self, generation: u64) -> Progress {

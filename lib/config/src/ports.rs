@@ -194,9 +194,14 @@ fn open_for_plane(port: &mut Port, router: &Router, section: &Section) {
         Device::Linux { driver, .. } => !driver_is_given || driver == LinuxDriver::Xdp,
         Device::Dpdk(_) => false,
     };
-    if router.plane == Plane::Xdp && may_be {
-        port.plane.get_or_insert(Plane::Xdp);
-    }
+    // One value for one meaning, however it was said: printed with its driver, a port by packet sockets needs no other word.
+    let by_xdp = matches!(port.device, Device::Linux { driver: LinuxDriver::Xdp, .. });
+    port.plane = match (router.plane, port.plane) {
+        (Plane::Xdp, None) if may_be => Some(Plane::Xdp),
+        (Plane::Xdp, Some(Plane::Worker)) if by_xdp => Some(Plane::Worker),
+        (_, Some(Plane::Worker)) => None,
+        (_, given) => given,
+    };
     if port.plane != Some(Plane::Xdp) {
         return;
     }

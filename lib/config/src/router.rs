@@ -86,7 +86,7 @@ section! {
             default None => "as many as there is memory for", restart;
         /// What forwards packets of ports that do not say it by their own `plane`: `worker` or `xdp`, which is for ports with `interface` and
         /// no other `driver`.
-        plane: Plane, choice(PLANES), default Plane::Worker, restart;
+        plane: Plane, choice(PLANES), default Plane::Worker, live;
         /// Megabytes for tables of routers whose ports have `plane = "xdp"`. It is the kernel's memory, and taken whether it is used
         /// or not. An eighth is for IPv6. A table that is built again exists twice for a moment.
         plane_memory: u32, integer("megabytes", 64..=32_768), default 256, restart;

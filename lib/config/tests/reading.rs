@@ -307,10 +307,10 @@ fn every_example_is_accepted() {
 #[test]
 fn the_routers_plane_is_for_ports_that_it_fits() {
     const PORTS: &str = "[router]\nplane = 'xdp'\n[port.a]\ninterface = 'eth0'\n[port.b]\ninterface = 'eth1'\nplane = 'worker'\n\
-        [port.c]\ninterface = 'eth2'\ndriver = 'packet'\n[port.d]\ndevice = 'net_null0'\n[port.e]\ninterface = 'eth3'\ndriver = 'xdp'\n";
+        [port.c]\ninterface = 'eth2'\ndriver = 'packet'\n[port.d]\ndevice = 'net_null0'\n[port.e]\ninterface = 'eth3'\ndriver = 'xdp'\n[port.f]\ninterface = 'eth4'\ndriver = 'xdp'\nplane = 'worker'\n";
     let config = Config::parse("r.toml", PORTS).unwrap();
     let planes: Vec<_> = config.ports.iter().map(|port| port.plane).collect();
-    assert_eq!(planes, [Some(Plane::Xdp), Some(Plane::Worker), None, None, Some(Plane::Xdp)]);
+    assert_eq!(planes, [Some(Plane::Xdp), None, None, None, Some(Plane::Xdp), Some(Plane::Worker)]);
     assert!(matches!(config.ports[0].device, Device::Linux { driver: LinuxDriver::Xdp, .. }));
     let again = Config::parse("again.toml", &config.to_toml()).unwrap();
     assert_eq!(again.ports, config.ports);

@@ -51,7 +51,7 @@ const CASES: &[Case] = &[
     ("[router]", "max_unresolved", "[router]", "16", "17", "router.max_unresolved"),
     ("[router]", "neighbor_rate", "[router]", "1", "2", "router.neighbor_rate"),
     ("[router]", "max_routes", "[router]", "1000", "2000", "router.max_routes"),
-    ("[router]", "plane", "[router]", "'worker'", "'xdp'", "router.plane"),
+    ("[router]", "plane", "[router]", "'worker'", "'xdp'", ""),
     ("[router]", "plane_memory", "[router]", "64", "65", "router.plane_memory"),
     ("[router]", "workers", "[router]", "1", "2", "workers"),
     ("[router]", "cores", "[router]", "[1]", "[2]", "workers"),

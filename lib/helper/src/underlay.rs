@@ -116,7 +116,7 @@ async fn look_at(netlink: &Handle, wanted: &LinkPreparation) -> Result<Undo, Fai
             LinkAttribute::GroMaxSize(size) => Some(*size),
             _ => None,
         }),
-        leaves_program: wanted.leaves_program && !has_program(&link),
+        leaves_program: wanted.leaves_program && program_mode(&link).is_none(),
         settings: current_settings(name),
     })
 }
@@ -231,13 +231,19 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
     }
     // DPDK makes an interface promiscuous and leaves it so.
     changes.push(message().promiscuous(undo.was_promiscuous));
-    if undo.leaves_program && has_program(&find(netlink, &undo.name).await?) {
-        changes.push(message().append_extra_attribute(LinkAttribute::Xdp(vec![LinkXdp::Fd(NO_PROGRAM)])));
+    let mut result = Ok(());
+    if undo.leaves_program {
+        match find(netlink, &undo.name).await {
+            Ok(link) => changes.extend(program_mode(&link).map(|mode| {
+                let none = LinkAttribute::Xdp(vec![LinkXdp::Fd(NO_PROGRAM), LinkXdp::Flags(mode)]);
+                message().append_extra_attribute(none)
+            })),
+            Err(error) => result = Err(error),
+        }
     }
     changes.extend(undo.mac.clone().map(|mac| message().address(mac)));
     changes.extend(undo.mtu.map(|mtu| message().mtu(mtu)));
     changes.extend(undo.gro.map(|gro| message().append_extra_attribute(LinkAttribute::GroMaxSize(gro))));
-    let mut result = Ok(());
     for change in changes {
         result = result.and(set(netlink, change).await);
     }
@@ -251,16 +257,21 @@ async fn restore_with(netlink: &Handle, undo: &Undo) -> Result<(), Failure> {
 /// Instead of a program's descriptor: the interface is to have none (IFLA_XDP_FD).
 const NO_PROGRAM: i32 = -1;
 
-/// Whether an interface has an XDP program.
-fn has_program(link: &LinkMessage) -> bool {
+/// How an interface's XDP program is attached: XDP_FLAGS_SKB_MODE or XDP_FLAGS_DRV_MODE of linux/if_link.h; `None`
+/// without one.
+fn program_mode(link: &LinkMessage) -> Option<u32> {
     let attached = attribute(link, |a| match a {
         LinkAttribute::Xdp(of) => of.iter().find_map(|xdp| match xdp {
             LinkXdp::Attached(attached) => Some(*attached),
             _ => None,
         }),
         _ => None,
-    });
-    attached.is_some_and(|attached| attached != XdpAttached::None)
+    })?;
+    match attached {
+        XdpAttached::Driver => Some(1 << 2),
+        XdpAttached::SocketBuffer => Some(1 << 1),
+        _ => None,
+    }
 }
 
 /// What [`PORT_SETTINGS`] will overwrite.

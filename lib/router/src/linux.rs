@@ -274,7 +274,7 @@ impl LinuxSide {
     }
 
     /// An audit has ended, without a report if Linux is not followed any more. What the in-kernel plane reads otherwise
-    /// counts if it did when the audit began and does `now`: in between it was shown the latest tables.
+    /// counts if it did when the audit began and does `now`, or if it was repaired.
     pub fn end_audit(&mut self, report: Option<AuditReport>, now: Option<&[String]>) {
         let gone = || ApiError::failed("Linux is not followed any more");
         let report = report.map(audit_report).ok_or_else(gone);
@@ -293,7 +293,7 @@ impl LinuxSide {
 
     /// Begins an audit; answered when it is over, with what the in-kernel plane reads otherwise than workers.
     pub fn audit(&mut self, now: u64, repair: bool, plane: Option<Vec<String>>, reply: Reply<answers::AuditReport>) {
-        self.audits.push(AuditReply { reply, plane });
+        self.audits.push(AuditReply { reply, repair, plane });
         self.follower.begin_audit(now, repair);
     }
 
@@ -388,19 +388,24 @@ fn port((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface)
 /// Who waits for an audit.
 struct AuditReply {
     reply: Reply<answers::AuditReport>,
+    /// Whether differences are repaired.
+    repair: bool,
     /// What the in-kernel plane read otherwise than workers when it began.
     plane: Option<Vec<String>>,
 }
 
 impl AuditReply {
     fn answer(self, report: Result<answers::AuditReport, ApiError>, now: &[String]) {
+        let repair = self.repair;
         let plane = self.plane.map(|mut before| {
-            before.retain(|part| now.contains(part));
+            // What was repaired is shown again meanwhile.
+            before.retain(|part| repair || now.contains(part));
             before
         });
         self.reply.send(report.map(|report| {
-            let total = report.total + plane.as_ref().map_or(0, |plane| plane.len() as u64);
-            answers::AuditReport { plane, total, ..report }
+            let differ = plane.as_ref().map_or(0, |plane| plane.len() as u64);
+            let repaired = report.repaired + if repair { differ } else { 0 };
+            answers::AuditReport { plane, total: report.total + differ, repaired, ..report }
         }));
     }
 }
@@ -566,7 +571,7 @@ mod tests {
         let (resync, resynced) = Reply::pair();
         let (audit, audited) = Reply::pair();
         side.resyncs.push((1, resync));
-        side.audits.push(AuditReply { reply: audit, plane: None });
+        side.audits.push(AuditReply { reply: audit, repair: false, plane: None });
         assert!(side.resynced().is_empty() && resynced.try_take().is_none());
         side.carry_out(Effect::ResyncsFailed);
         assert!(resynced.try_take().is_some_and(|answer| answer.is_err()) && audited.try_take().is_none());
@@ -579,16 +584,19 @@ mod tests {
 
     #[test]
     fn what_the_in_kernel_plane_reads_otherwise_counts_if_it_does_so_at_both_ends_of_an_audit() {
-        let audit = |before: Option<&[&str]>, now: &[&str]| {
+        let audit = |repair: bool, before: Option<&[&str]>, now: &[&str]| {
             let words = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
             let (reply, answer) = Reply::pair();
-            AuditReply { reply, plane: before.map(words) }.answer(Ok(answers::AuditReport::default()), &words(now));
+            AuditReply { reply, repair, plane: before.map(words) }
+                .answer(Ok(answers::AuditReport::default()), &words(now));
             let report = answer.try_take().unwrap().unwrap();
-            (report.plane, report.total)
+            (report.plane, report.total, report.repaired)
         };
-        assert_eq!(audit(None, &["filters"]), (None, 0), "there is no such plane");
-        assert_eq!(audit(Some(&["ports"]), &["filters"]), (Some(vec![]), 0), "it was shown them meanwhile");
-        assert_eq!(audit(Some(&["ports", "filters"]), &["filters"]), (Some(vec!["filters".to_owned()]), 1));
+        let filters = || Some(vec!["filters".to_owned()]);
+        assert_eq!(audit(false, None, &["filters"]), (None, 0, 0), "there is no such plane");
+        assert_eq!(audit(false, Some(&["ports"]), &["filters"]), (Some(vec![]), 0, 0), "it was shown them meanwhile");
+        assert_eq!(audit(false, Some(&["ports", "filters"]), &["filters"]), (filters(), 1, 0));
+        assert_eq!(audit(true, Some(&["filters"]), &[]), (filters(), 1, 1), "it was repaired");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct PortQueues {
     pub slow_receive: Option<Box<dyn ReceiveQueue>>,
     /// Transmit queues; at least one.
     pub transmit: Vec<Box<dyn TransmitQueue>>,
+    /// Transmit queues for the threads of the slow path alone; if they are fewer than these, none of them is used.
+    pub slow_transmit: Vec<Box<dyn TransmitQueue>>,
 }
 
 /// The producers' end of a ring.
@@ -123,7 +125,7 @@ pub fn wire(
     let mut next = 0;
     for port in ports {
         let few = few(&port);
-        let PortQueues { name, port, pollers, receive, slow_receive, transmit } = port;
+        let PortQueues { name, port, pollers, receive, slow_receive, transmit, slow_transmit } = port;
         if few {
             wiring.notes.push(format!(
                 "port {name}: {} for {} workers: flows are spread over them in software, by a symmetric hash",
@@ -142,7 +144,7 @@ pub fn wire(
             wiring.workers[owner].names.push(format!("{name}:{index}"));
         }
         wiring.slow.receivers.extend(slow_receive.map(|queue| (port, queue)));
-        outputs(&mut wiring, &name, port.into(), transmit, fabric)?;
+        outputs(&mut wiring, (&name, port.into()), [transmit, slow_transmit], fabric)?;
     }
     Ok(wiring)
 }
@@ -166,22 +168,31 @@ fn inboxes(
 
 fn outputs(
     wiring: &mut Wiring,
-    name: &str,
-    port: usize,
-    transmit: Vec<Box<dyn TransmitQueue>>,
+    (name, port): (&str, usize),
+    [transmit, of_slow_path]: [Vec<Box<dyn TransmitQueue>>; 2],
     fabric: &mut dyn Fabric,
 ) -> Result<(), WiringError> {
     let (workers, threads) = (wiring.workers.len(), 1 + wiring.slow.assistants.len());
-    let of_workers = wiring.workers.iter_mut().map(|worker| &mut worker.outputs[port]);
+    let mut places: Vec<_> = wiring.workers.iter_mut().map(|worker| &mut worker.outputs[port]).collect();
     let of_assistants = wiring.slow.assistants.iter_mut().map(|outputs| &mut outputs[port]);
-    let places = of_workers.chain([&mut wiring.slow.outputs[port]]).chain(of_assistants);
-    if transmit.len() >= workers + threads {
-        places.zip(transmit).for_each(|(place, queue)| *place = Some(queue));
+    let slow_places = std::iter::once(&mut wiring.slow.outputs[port]).chain(of_assistants);
+    let own = of_slow_path.len() >= threads;
+    if own {
+        slow_places.zip(of_slow_path).for_each(|(place, queue)| *place = Some(queue));
+    } else {
+        places.extend(slow_places);
+    }
+    if transmit.len() >= places.len() {
+        places.into_iter().zip(transmit).for_each(|(place, queue)| *place = Some(queue));
         return Ok(());
     }
     let several = count(transmit.len(), "transmit queue");
-    let slow = if threads == 1 { "the slow path".to_owned() } else { format!("{threads} threads of the slow path") };
-    let note = format!("port {name}: {several} for {workers} workers and {slow}: the others send over a ring");
+    let slow = match threads {
+        _ if own => String::new(),
+        1 => " and the slow path".to_owned(),
+        threads => format!(" and {threads} threads of the slow path"),
+    };
+    let note = format!("port {name}: {several} for {workers} workers{slow}: the others send over a ring");
     wiring.notes.push(note);
     let mut transmit = transmit.into_iter();
     let first = transmit.next().ok_or_else(|| WiringError::NoTransmitQueue(name.to_owned()))?;
@@ -190,7 +201,7 @@ fn outputs(
     let (sender, owners) = fabric.share(first)?;
     let rest = transmit.take(workers - 1).map(Some).chain(std::iter::repeat_with(|| None));
     let queues = std::iter::once(Some(owners)).chain(rest);
-    for (place, queue) in places.zip(queues) {
+    for (place, queue) in places.into_iter().zip(queues) {
         *place = Some(queue.unwrap_or_else(|| sender.queue()));
     }
     Ok(())

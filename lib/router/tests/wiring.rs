@@ -18,6 +18,7 @@ fn polled(pollers: &[&[usize]], receive: usize, workers: usize) -> (Vec<Vec<Stri
         pollers: pollers.to_vec(),
         receive: (0..receive).map(|_| Box::new(queue(number)) as Box<dyn ReceiveQueue>).collect(),
         slow_receive: None,
+        slow_transmit: Vec::new(),
         transmit: (0..=workers).map(|_| Box::new(queue(number)) as Box<dyn TransmitQueue>).collect(),
     };
     let ports = (0..).zip(pollers).map(port).collect();
@@ -70,4 +71,39 @@ fn a_configuration_with_weights_has_its_ports_dealt() {
     assert!(bed.notes.iter().all(|note| !note.contains("spread")), "{:?}", bed.notes);
     let queues: Vec<usize> = bed.workers.iter().map(perigee_worker::Worker::queues).collect();
     assert_eq!(queues, [1, 2], "b alone, and the two others");
+}
+
+/// It got a ring to a worker, which therefore had to look every 250 us, where workers were more than queues.
+#[test]
+fn the_slow_path_has_queues_of_its_own_where_there_are_some() {
+    let pool = HeapPool::leak(16);
+    let queues = |count: usize| -> Vec<Box<dyn TransmitQueue>> {
+        (0..count).map(|_| Box::new(HeapQueue::new(pool, 0, 16)) as Box<dyn TransmitQueue>).collect()
+    };
+    for (own, noted) in [(2, "1 transmit queue for 2 workers: the others"), (1, "2 threads of the slow path")] {
+        let port = PortQueues {
+            name: "p0".to_owned(),
+            port: 0,
+            pollers: vec![0, 1],
+            receive: (0..2).map(|_| Box::new(HeapQueue::new(pool, 0, 16)) as Box<dyn ReceiveQueue>).collect(),
+            slow_receive: None,
+            transmit: queues(1),
+            slow_transmit: queues(own),
+        };
+        let wiring = wire(vec![port], 2, 1, &mut HeapFabric(pool)).unwrap();
+        assert!(wiring.notes[0].contains(noted), "{:?}", wiring.notes);
+        let outputs = wiring.workers.iter().map(|worker| &worker.outputs).chain([&wiring.slow.outputs]);
+        assert!(outputs.chain(&wiring.slow.assistants).all(|outputs| outputs[0].is_some()));
+    }
+    let enough = PortQueues {
+        name: "p0".to_owned(),
+        port: 0,
+        pollers: vec![0],
+        receive: vec![Box::new(HeapQueue::new(pool, 0, 16))],
+        slow_receive: None,
+        transmit: queues(1),
+        slow_transmit: queues(1),
+    };
+    let wiring = wire(vec![enough], 1, 0, &mut HeapFabric(pool)).unwrap();
+    assert!(wiring.notes.is_empty(), "{:?}", wiring.notes);
 }

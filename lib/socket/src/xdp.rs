@@ -198,6 +198,11 @@ impl XdpPort {
         })))
     }
 
+    /// How many of its transmit queues, the last ones, are packet sockets'.
+    pub fn packet_queues(&self) -> u16 {
+        self.0.packet_queues()
+    }
+
     /// Takes a receive queue: `0 .. info().receive_queues`, all of which have to be polled.
     pub fn rx_queue(&self, index: u16) -> Result<XdpRxQueue> {
         let shared = &self.0;

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 /// Parts of the settings, in bytes, and what a user calls them. Without the slots of links, which differ by the order in
 /// which interfaces came.
-fn parts() -> [(Range<usize>, &'static str); 6] {
+fn parts() -> [(Range<usize>, &'static str); 8] {
     let starts = [
         (offset_of!(Settings, ports), "ports"),
         (offset_of!(Settings, interfaces), "interfaces"),
@@ -19,9 +19,12 @@ fn parts() -> [(Range<usize>, &'static str); 6] {
     ];
     let ends = starts[1..].iter().map(|(start, _)| *start).chain([size_of::<Settings>()]);
     let mut behind = starts.iter().zip(ends).map(|((start, name), end)| (*start..end, *name));
+    let (rules, marks) = (offset_of!(Settings, rules4), offset_of!(Settings, mark_shift4));
     let links = offset_of!(Settings, links);
     std::array::from_fn(|at| match at {
-        0 => (0..links, "lookup structures, next hops and neighbors"),
+        0 => (0..rules, "lookup structures, next hops and neighbors"),
+        1 => (rules..marks, "numbers of filters"),
+        2 => (marks..links, "marks of the router's own addresses"),
         _ => behind.next().expect("a part for each"),
     })
 }
@@ -54,6 +57,6 @@ mod tests {
         assert_eq!(differing(&new(), &other), ["lookup structures, next hops and neighbors", "interfaces"]);
         let mut other = new();
         (other.rules4, other.list6[0].tail.flags) = (1, 1);
-        assert_eq!(differing(&new(), &other), ["lookup structures, next hops and neighbors", "filters"]);
+        assert_eq!(differing(&new(), &other), ["numbers of filters", "filters"]);
     }
 }

@@ -41,13 +41,13 @@ pub enum LoadError {
     /// There is no privilege for it.
     #[error(
         "the kernel lets nobody load the in-kernel plane but who has CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON outside of \
-         namespaces of users: start as root (`sudo`), or use `plane = \"worker\"`"
+         user namespaces: start as root (`sudo`), or use `plane = \"worker\"`"
     )]
     NotPermitted,
     /// The kernel's verifier does not take the program.
     #[error(
-        "the kernel's verifier refuses the in-kernel plane ({0}); it takes CAP_PERFMON, and was tried on Linux 6.1 to \
-         6.18: use `plane = \"worker\"`"
+        "the kernel's verifier refuses the in-kernel plane ({0}); it takes CAP_PERFMON, and was tried on Linux 6.1 \
+         and 6.18: use `plane = \"worker\"`"
     )]
     Verifier(String),
     /// The kernel refuses.
@@ -95,9 +95,7 @@ fn not_loaded(source: libbpf_rs::Error) -> LoadError {
         return LoadError::NotPermitted;
     }
     match source.kind() {
-        ErrorKind::OutOfMemory | ErrorKind::TooBig => {
-            LoadError::Kernel { what: "memory for the in-kernel plane", source }
-        }
+        ErrorKind::OutOfMemory => LoadError::Kernel { what: "memory for the in-kernel plane", source },
         ErrorKind::Unsupported => LoadError::Kernel { what: "BPF programs", source },
         _ => LoadError::Verifier(source.to_string()),
     }

@@ -74,6 +74,9 @@ pub fn run(frames: u64, seed: u64, progress: impl Fn(u64)) -> BTreeMap<String, T
         }
         progress(count);
     }
+    if let Some(sent) = seen.get("sent").filter(|sent| sent.all > 1000) {
+        assert!(sent.left * 4 < sent.all, "the plane leaves most of what is sent to others: {sent:?}");
+    }
     seen
 }
 

@@ -29,8 +29,10 @@ fn targets(args: &Rfc2544Args) -> &[Target] {
 /// The targets, with their places in the list.
 fn chosen(args: &Rfc2544Args) -> Vec<(usize, &Target)> {
     let mut chosen: Vec<_> = targets(args).iter().enumerate().collect();
+    let too_long = args.sizes.iter().any(|size| *size > target::LONGEST_BY_XDP);
+    let why = if too_long { Some("a veth takes no XDP program with frames that long") } else { plane::unavailable() };
     if args.targets.is_empty()
-        && let Some(why) = plane::unavailable()
+        && let Some(why) = why
     {
         eprintln!("perigee-xdp is left out: {why}");
         chosen.retain(|(_, target)| **target != Target::PerigeeXdp);

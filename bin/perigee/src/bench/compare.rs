@@ -9,6 +9,7 @@ use super::output::Screen;
 use super::target::{self, Share, Target};
 use super::{INTERRUPTED, Interrupt, Laboratory, PATIENCE, UNANSWERED, mtu};
 use crate::isolated::Isolated;
+use crate::measure::ports::TesterPort;
 use crate::measure::text;
 use crate::table;
 use crate::task::{Cores, MachineArgs};
@@ -43,7 +44,7 @@ const SHARE: f64 = 0.3;
                   least 95 %. Each device has its row; the exit status is 2 if one has no figure. docs/tester.md has more."
 )]
 pub struct CompareArgs {
-    /// The devices, the first of which the others are compared with: perigee, linux, testpmd, or command lines
+    /// The devices, the first of which the others are compared with: perigee, perigee-xdp, linux, testpmd, or command lines
     #[arg(required = true, num_args = 2..=6)]
     targets: Vec<Target>,
     /// Frame sizes in bytes with the FCS [default: 64, over IPv6 84]
@@ -181,7 +182,7 @@ fn inside(args: &CompareArgs, temporary: &Path) -> Result<ExitCode> {
         candidates.push(connect(&bench, device, target, interrupt).with_context(|| cannot(target))?);
     }
     let names: Vec<&str> =
-        candidates.iter().flat_map(|one| &one.between.ports.ports).map(|port| port.name.as_str()).collect();
+        candidates.iter().flat_map(|one| &one.between.ports.ports).map(TesterPort::interface).collect();
     let environment = Environment::read(Path::new("/"), &all, &names);
     let mut comparison = Comparison { args, interrupt, screen: Screen::new(), candidates, cable };
     let (mut sizes, mut broken) = (Vec::new(), None);

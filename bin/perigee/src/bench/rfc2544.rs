@@ -3,10 +3,11 @@
 //! namespaces.
 
 use super::between::{Bench, Between, MOST_FLOWS, flows_for};
-use super::session::{Ended, Plan, Session};
+use super::session::{self, Ended, Plan, Session};
 use super::target::{self, Target};
 use super::{INTERRUPTED, Interrupt, PATIENCE, UNANSWERED, built, folder, output};
 use crate::measure::floor;
+use crate::measure::ports::TesterPort;
 use crate::measure::surroundings::Reset;
 use crate::task::{Cores, MachineArgs};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -55,7 +56,7 @@ pub struct Rfc2544Args {
     profile: Option<String>,
     /// Frame sizes in bytes with the FCS [default: the profile's]
     #[arg(long, value_delimiter = ',')]
-    sizes: Vec<u32>,
+    pub sizes: Vec<u32>,
     /// The tests to run: throughput, latency, loss_rate, back_to_back, recovery, reset [default: the profile's]
     #[arg(long, value_delimiter = ',', value_parser = test)]
     tests: Vec<Test>,
@@ -261,9 +262,10 @@ pub fn measure(
     alive: impl FnMut() -> Result<()>,
 ) -> Result<ExitCode> {
     let numbers: Vec<u32> = cores.iter().map(|core| *core as u32).collect();
-    let names: Vec<&str> = between.ports.ports.iter().map(|port| port.name.as_str()).collect();
+    let names: Vec<&str> = between.ports.ports.iter().map(TesterPort::interface).collect();
     let read = Environment::read(Path::new("/"), &numbers, &names);
     plan.environment.findings.splice(0..0, read.findings);
+    plan.environment.findings.insert(0, session::ports_finding(&between));
     plan.environment.interfaces = read.interfaces;
     for (interface, port) in plan.environment.interfaces.iter_mut().zip(&between.ports.ports) {
         interface.pause = port.flow_control();

@@ -97,6 +97,20 @@ fn floors(records: &[TrialRecord]) -> BTreeMap<u32, u64> {
     records.iter().filter_map(|record| Some((record.size, of(record)?))).collect()
 }
 
+/// The name of the finding about what the tester's ports are.
+const PORTS: &str = "the tester's ports";
+
+/// What the tester's ports are, for the report, and for whoever resumes the run.
+pub fn ports_finding(between: &Between) -> Finding {
+    let drivers: Vec<String> = between.ports.ports.iter().map(|port| port.driver()).collect();
+    Finding { name: PORTS.to_owned(), value: drivers.join(", "), judgement: Judgement::Fine, advice: None }
+}
+
+/// What the ports of a run's tester were, if that is known.
+fn ports_of(environment: &Environment) -> Option<&str> {
+    environment.findings.iter().find(|finding| finding.name == PORTS).map(|finding| finding.value.as_str())
+}
+
 /// How a run ended.
 pub enum Ended {
     Done,
@@ -237,6 +251,13 @@ impl<'a> Session<'a> {
             header.target,
             self.plan.target
         );
+        if let (Some(then), Some(now)) = (ports_of(&header.environment), ports_of(&self.plan.environment)) {
+            ensure!(
+                then == now,
+                "{name}: the run was begun with the ports {then}, and the tester has {now} now: resume it as it was begun \
+                 (AF_XDP sockets are root's), or start a new run"
+            );
+        }
         // The maximum that was measured then counts, unless another one is asked for.
         let asked = self.plan.asked_of_all(self.between.line())?;
         let maximum = asked.unwrap_or_else(|| settings.maximum.clone());

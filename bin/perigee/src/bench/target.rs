@@ -8,20 +8,23 @@ use perigee_dpdk::usable_cores;
 use perigee_lab::World;
 use perigee_lab::device::{CommandLine, Device, Kind, Perigee, Setup, Testpmd};
 use perigee_net::MacAddr;
+use rustix::net::{AddressFamily, SocketType};
 use std::fmt::{Display, Formatter};
 use std::str::FromStr;
 use std::time::Duration;
 
 /// How long a command line's device may take after its links are up.
 const SETTLE: Duration = Duration::from_secs(2);
-/// The longest frame that an AF_XDP socket takes, in bytes with FCS: it shares a page with what the kernel keeps there.
-const LONGEST_BY_XDP: u32 = 3000;
+/// The longest frame, in bytes with FCS, with which veth surely takes XDP programs: a frame shares a page with what the
+/// kernel keeps there (3,498 bytes of MTU at most).
+pub const LONGEST_BY_XDP: u32 = 3000;
 
 /// The tester's ports at some interfaces, for frames of up to `largest` bytes with FCS: AF_XDP sockets where the kernel
 /// lets this process have them. They are faster than packet sockets, so that fewer devices are faster than the tester,
 /// and what an XDP program redirects reaches them uncopied.
 pub fn tester_ports(interfaces: &[String; 2], largest: u32) -> [String; 2] {
-    let by_xdp = largest <= LONGEST_BY_XDP && plane::unavailable().is_none();
+    let has_sockets = || rustix::net::socket(AddressFamily::XDP, SocketType::RAW, None).is_ok();
+    let by_xdp = largest <= LONGEST_BY_XDP && plane::unavailable().is_none() && has_sockets();
     interfaces.each_ref().map(|name| format!("{}{name}", if by_xdp { "xdp:" } else { "" }))
 }
 

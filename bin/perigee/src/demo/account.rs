@@ -88,7 +88,7 @@ fn disagreement(hosts: &Hosts, perigee: &Perigee) -> Option<String> {
     }
     if perigee.received > hosts.sent + perigee.from_linux {
         return Some(format!(
-            "perigee's workers received {} frames, but client and server sent {}: some came from elsewhere",
+            "perigee received {} frames, but client and server sent {}: some came from elsewhere",
             perigee.received, hosts.sent
         ));
     }
@@ -154,7 +154,8 @@ fn perigee(router: &Router) -> Result<(Perigee, Vec<DropStatus>)> {
     let merged =
         ports.iter().map(|port| port.counters.transmit_super_segments - port.counters.transmit_super_frames).sum();
     let counted = Perigee {
-        received: workers.iter().map(|worker| worker.received).sum(),
+        received: workers.iter().map(|worker| worker.received).sum::<u64>()
+            + ports.iter().filter_map(|port| Some(port.plane.as_ref()?.finished)).sum::<u64>(),
         fast_path: workers.iter().map(|worker| worker.transmitted).sum(),
         in_kernel: ports.iter().filter_map(|port| Some(port.plane.as_ref()?.sent)).sum(),
         slow_path: workers.iter().map(|worker| worker.punted).sum(),

@@ -23,7 +23,7 @@ pub fn run(args: &DemoArgs) -> Result<ExitCode> {
     if args.xdp
         && let Some(why) = plane::unavailable()
     {
-        bail!("{why}: sudo ./x demo --xdp, or the demo without --xdp");
+        bail!("{why}; the demo without --xdp needs none of it");
     }
     let bgp: &[Tool] = if args.bgp { &[tools::BIRD, tools::BIRDC] } else { &[] };
     let isolated = Isolated {

@@ -15,7 +15,7 @@ use perigee_xdp::layout;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use vanished::{DeviceCounters, Watched};
 
@@ -37,6 +37,8 @@ pub(super) struct XdpPlane {
 struct State {
     view: PlaneView,
     ports: Vec<KnownPort>,
+    /// Where the tables are that were shown last.
+    tables: usize,
     /// A port has changed in a way that the tables do not show.
     changed: bool,
     /// When a port was asked last, and the place of the next one.
@@ -73,12 +75,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Why this process cannot load the in-kernel plane; `None` if it can.
-pub(crate) fn unavailable() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("only root may load the in-kernel plane".to_owned());
-    }
-    LoadedPlane::load(1 << 20).err().map(|error| error.to_string())
+/// Why this process cannot have the in-kernel plane; `None` if it can.
+pub(crate) fn unavailable() -> Option<&'static str> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    let look = || {
+        if !rustix::process::geteuid().is_root() {
+            return Some("only root may load the in-kernel plane".to_owned());
+        }
+        let loaded = LoadedPlane::load(1 << 20).err().map(|error| error.to_string());
+        loaded.or_else(|| grace().err().map(|error| format!("membarrier(2) fails: {error}")))
+    };
+    FOUND.get_or_init(look).as_deref()
 }
 
 /// Whether a port's packets are forwarded in the kernel.
@@ -103,8 +110,15 @@ impl XdpPlane {
         )?;
         let router = Arc::new(Counters::new(config.ports.len()));
         let sum = Sum { at: None, plane: counted.sum(), router, filters: Vec::new(), before: Vec::new() };
-        let state =
-            State { view, ports: Vec::new(), changed: false, checked: Instant::now(), next: 0, said: [false; 2] };
+        let state = State {
+            view,
+            ports: Vec::new(),
+            tables: 0,
+            changed: false,
+            checked: Instant::now(),
+            next: 0,
+            said: [false; 2],
+        };
         let devices = DeviceCounters::open().context("/proc has no counters of interfaces")?;
         let (state, sum, devices) = (Mutex::new(state), Mutex::new(sum), Mutex::new(devices));
         Ok(Some(Arc::new(XdpPlane { loaded, counted, state, sum, devices })))
@@ -175,13 +189,14 @@ impl XdpPlane {
     fn watch(&self, at: usize) {
         let known = |state: &State| {
             let known = state.ports.get(at).filter(|known| !known.says && known.port.sends)?;
-            Some((known.port.number, known.veth.clone()?))
+            Some((known.port, known.veth.clone()?))
         };
-        let Some((number, interface)) = known(&lock(&self.state)) else { return };
+        let Some((port, interface)) = known(&lock(&self.state)) else { return };
         let Some(left) = lock(&self.devices).sent(&interface) else { return };
-        let sent = self.counted.sum().ports.get(usize::from(number) + 1).map_or(0, |own| own.sent);
+        let sent = self.counted.sum().ports.get(usize::from(port.number) + 1).map_or(0, |own| own.sent);
         let mut state = lock(&self.state);
-        let Some(known) = state.ports.get_mut(at) else { return };
+        // Meanwhile it may have become another interface.
+        let Some(known) = state.ports.get_mut(at).filter(|known| known.port == port && !known.says) else { return };
         if !known.watched.vanish(sent, left) {
             return;
         }
@@ -190,8 +205,8 @@ impl XdpPlane {
         state.changed = true;
         drop(state);
         tracing::warn!(
-            "port {name}: packets that the in-kernel plane sends by it do not leave it; workers send them from now on; the \
-             other end needs `ethtool -K PEER gro on`, and the router a restart"
+            "port {name}: packets that the in-kernel plane sends by it do not leave it, so workers send them from now on: run \
+             `ethtool -K PEER gro on` at the other end, then restart the router"
         );
     }
 
@@ -244,6 +259,7 @@ impl KernelPlane for XdpPlane {
         let mut state = lock(&self.state);
         let ports = state.ports();
         let published = state.view.publish(tables, &ports);
+        state.tables = std::ptr::from_ref(tables).addr();
         if let Err(error) = published {
             // The same grace period is good for it, as nothing was shown.
             let _ = state.view.hand_on_everything(&ports);
@@ -279,6 +295,10 @@ impl KernelPlane for XdpPlane {
 
     fn differences(&self, tables: &Tables, repair: bool) -> Vec<String> {
         let mut state = lock(&self.state);
+        if state.tables != std::ptr::from_ref(tables).addr() {
+            // The plane's thread has newer tables than it has shown, and will show them after a grace period.
+            return Vec::new();
+        }
         let found = state.view.differences(tables, &state.ports());
         let found: Vec<String> = match found {
             Ok(found) => found.into_iter().map(str::to_owned).collect(),

@@ -61,6 +61,14 @@ impl OpenPort {
         })
     }
 
+    /// Transmit queues, behind the others, that are the slow path's.
+    fn packet_queues(&self) -> u16 {
+        match self {
+            OpenPort::Dpdk(_) | OpenPort::Socket(..) => 0,
+            OpenPort::Xdp(port, _) => port.packet_queues(),
+        }
+    }
+
     pub(super) fn pool(&self) -> Arc<MbufPool> {
         match self {
             OpenPort::Dpdk(port) => port.pool().clone(),
@@ -394,6 +402,7 @@ fn say_what_wakes(port: &PortQueues) {
 fn queues_of(name: &str, port: &OpenPort, pollers: &[usize], super_frames: bool) -> Result<PortQueues> {
     let info = port.info();
     let slow = port.dpdk().and_then(DpdkPort::slow_path_queue);
+    let packet = port.packet_queues();
     let cut = super_frames && !port.takes_super_frames();
     let transmit = |index| {
         let queue = port.transmit(index)?;
@@ -405,7 +414,8 @@ fn queues_of(name: &str, port: &OpenPort, pollers: &[usize], super_frames: bool)
         pollers: pollers.to_vec(),
         receive: (0..info.receive_queues).map(|index| port.receive(index)).collect::<Result<_>>()?,
         slow_receive: slow.map(|index| port.receive(index)).transpose()?,
-        transmit: (0..info.transmit_queues).map(transmit).collect::<Result<_>>()?,
+        transmit: (0..info.transmit_queues - packet).map(transmit).collect::<Result<_>>()?,
+        slow_transmit: (info.transmit_queues - packet..info.transmit_queues).map(transmit).collect::<Result<_>>()?,
     })
 }
 

@@ -96,7 +96,8 @@ impl TesterPort {
         let Longest { frame, mtu: needed } = longest;
         ensure!(
             needed <= mtu || matches!(device, Device::Dpdk(_)),
-            "{name} has an MTU of {mtu} bytes, and frames of {frame} need {needed}: `ip link set {name} mtu {needed}`, at both ends"
+            "{name} has an MTU of {mtu} bytes, and frames of {frame} need {needed}: `ip link set {} mtu {needed}`, at both ends",
+            device.name()
         );
         // Of a Linux interface this is the MTU that it has; others take tags as they take what they tag.
         let most = if matches!(device, Device::Dpdk(_)) { frame.saturating_sub(18) } else { needed };
@@ -129,6 +130,11 @@ impl TesterPort {
     pub fn end(&self) -> Result<End> {
         let (tx, rx) = (self.port.tx_queue(0)?, self.port.rx_queue(0)?);
         Ok(End::new(Box::new(tx), Box::new(rx), self.sending.clone(), &MBUF))
+    }
+
+    /// The name of its device, without the way in which it is opened.
+    pub fn interface(&self) -> &str {
+        self.device.name()
     }
 
     pub fn mac(&self) -> MacAddr {
@@ -178,7 +184,7 @@ impl TesterPort {
     /// Whether it sends or obeys pause frames; `None` where nobody says.
     pub fn flow_control(&self) -> Option<bool> {
         self.port.flow_control().or_else(|| {
-            let said = run(Place::Router.program("ethtool").args(["-a", &self.name])).output().ok()?;
+            let said = run(Place::Router.program("ethtool").args(["-a", self.interface()])).output().ok()?;
             let is = |on: &str| said.lines().any(|line| line.starts_with(['R', 'T']) && line.trim_end().ends_with(on));
             (is("on") || is("off")).then(|| is("on"))
         })
@@ -198,7 +204,7 @@ impl TesterPort {
                 start.elapsed() < LINK,
                 "the link of {} is down: connect it, or `ip link set {} up`",
                 self.name,
-                self.name
+                self.interface()
             );
             std::thread::sleep(Duration::from_millis(10));
         }

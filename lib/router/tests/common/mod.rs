@@ -296,6 +296,7 @@ impl Bed {
             port: info.port,
             pollers: pollers[usize::from(info.port)].clone(),
             receive: rx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn ReceiveQueue>).collect(),
+            slow_transmit: Vec::new(),
             slow_receive: Some(Box::new(steered[usize::from(info.port)].clone())),
             transmit: tx.iter().map(|queue| Box::new(queue.clone()) as Box<dyn TransmitQueue>).collect(),
         });

@@ -7,6 +7,10 @@ use std::io::{self, Read as _, Seek as _};
 
 /// Packets between two looks from which on the counters are compared: fewer may be on their way.
 const ENOUGH: u64 = 8;
+/// The interface stands still if it has sent less than one in so many of them: an overloaded one loses many, and sends.
+const STANDS: u64 = 64;
+/// Looks in a row that have to show it.
+const LOOKS: u32 = 2;
 
 /// The counters of all interfaces in the network namespace that it was opened in.
 pub struct DeviceCounters {
@@ -35,24 +39,26 @@ fn sent_in(text: &str, interface: &str) -> Option<u64> {
     numbers.split_ascii_whitespace().nth(9)?.parse().ok()
 }
 
-/// What the plane and the interface had sent at the last look.
+/// What the plane and the interface had sent at the last look, and how often that was next to nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Watched(Option<(u64, u64)>);
+pub struct Watched {
+    before: Option<(u64, u64)>,
+    stood: u32,
+}
 
 impl Watched {
-    /// Whether most of what the plane has sent since the last look has not left by the interface. What workers send by
-    /// it, too, only makes that later.
+    /// Whether next to nothing of what the plane has sent since the last looks has left by the interface. What workers
+    /// send by it, too, only makes that later.
     pub fn vanish(&mut self, plane: u64, interface: u64) -> bool {
-        let Some((of_plane, of_interface)) = self.0 else {
-            self.0 = Some((plane, interface));
-            return false;
-        };
+        let (of_plane, of_interface) = *self.before.get_or_insert((plane, interface));
         let more = plane.saturating_sub(of_plane);
         if more < ENOUGH {
             return false;
         }
-        self.0 = Some((plane, interface));
-        interface.saturating_sub(of_interface) < more / 2
+        self.before = Some((plane, interface));
+        let stands = interface.saturating_sub(of_interface) <= more / STANDS;
+        self.stood = if stands { self.stood + 1 } else { 0 };
+        self.stood >= LOOKS
     }
 }
 
@@ -66,10 +72,14 @@ mod tests {
         for (plane, interface, vanish) in [
             (1000, 50, false),
             (1003, 50, false),
-            (1009, 50, true),
-            (1009, 51, false),
-            (1100, 142, false),
-            (1200, 180, true),
+            (1009, 50, false),
+            (1011, 50, false),
+            (1030, 50, true),
+            // An overloaded one sends some.
+            (1230, 90, false),
+            (1430, 130, false),
+            (1500, 131, false),
+            (1600, 132, true),
         ] {
             assert_eq!(watched.vanish(plane, interface), vanish, "{plane}, {interface}");
         }
