@@ -280,7 +280,8 @@ fn a_device_that_cannot_be_measured_says_why(world: &World) {
     let ended = run(&mut folder.command(SHORT, &["sleep 1000"])).refused("forwards nothing");
     assert!(ended.text.contains("look at its routes"), "{}", ended.text);
     run(&mut folder.command(SHORT, &["echo no luck >&2; exit 3"])).refused("no luck");
-    let usage = [(&["lunix"][..], "expected perigee, linux, testpmd"), (&["linux", "--maximum", "0pps"], "0pps")];
+    let usage =
+        [(&["lunix"][..], "expected perigee, perigee-xdp, linux, testpmd"), (&["linux", "--maximum", "0pps"], "0pps")];
     for (words, part) in usage {
         let ended = run(&mut folder.bare(words));
         assert!(ended.code == Some(2) && ended.text.contains(part), "{}", ended.text);
