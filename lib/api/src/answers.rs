@@ -82,8 +82,8 @@ objects! {
         /// there is no such interface.
         #[serde(default)]
         pub kernel: Option<KernelLosses>,
-        /// What the in-kernel plane has done with the port's packets; null for ports of workers.
-        #[serde(default)]
+        /// What the in-kernel plane has done with the port's packets; absent for ports of workers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub plane: Option<PlaneCounters>,
         /// Further counters of losses that a DPDK device keeps under names of its driver's (xstats), if they are not zero. Most of these
         /// losses are also in `counters`, with less detail.
@@ -293,8 +293,8 @@ objects! {
         pub total: u64,
         /// Repaired differences in lookup structures and next hops; differences to Linux are repaired by another dump.
         pub repaired: u64,
-        /// What the in-kernel plane reads otherwise than workers, by name; null if there is no such plane. It is in `total`.
-        #[serde(default)]
+        /// What the in-kernel plane reads otherwise than workers, by name; absent if there is no such plane. It is in `total`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         pub plane: Option<Vec<String>>,
         /// A sentence about each policy rule of Linux (`ip rule`) that makes a difference.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
