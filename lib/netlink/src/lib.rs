@@ -8,6 +8,7 @@
 //! | `decode.rs` | from bytes to messages, whatever the bytes are |
 //! | `feed.rs` | the thread that reads the two sockets, dumps first and again when notifications were lost |
 //! | `fpm.rs` | routes from FRR's zebra over TCP (FPM), as the same updates |
+//! | `filters.rs` | which chains of nftables look at forwarded packets |
 //! | `statistics.rs` | asks the kernel what it has lost on an interface |
 //! | `background.rs` | what the threads of both have in common |
 //!
@@ -20,12 +21,14 @@
 mod background;
 pub mod decode;
 mod feed;
+mod filters;
 pub mod fpm;
 pub mod message;
 mod statistics;
 pub mod wire;
 
 pub use feed::{Scope, Source, SourceCounters, Update, follow};
+pub use filters::forward_chains;
 pub use statistics::{KernelStatistics, LinkLosses, LinkStatistics};
 
 #[cfg(test)]
