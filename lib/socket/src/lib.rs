@@ -7,6 +7,7 @@
 //! receive    RxQueue: from a ring that the kernel fills, copied into buffers of a pool; receive/long: super-frames
 //! transmit   TxQueue: sendmmsg
 //! xdp        XdpPort: the same by AF_XDP sockets; xdp/receive, xdp/transmit
+//! linux_port LinuxPort: stays Linux's, with a program that forwards
 //! checksum   finishes checksums that the sender left to its device
 //! close      the end of many sockets
 //! rehearsal  a receive queue without a kernel, for a fuzz target
@@ -23,6 +24,7 @@ struct Readme;
 mod checksum;
 mod close;
 mod error;
+mod linux_port;
 mod port;
 mod receive;
 #[doc(hidden)]
@@ -33,8 +35,9 @@ mod xdp;
 
 pub use close::{close_together, side_by_side};
 pub use error::{Error, Result};
+pub use linux_port::{LinuxPort, Watch};
 pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
-pub use sys::{attach, takes_redirected};
+pub use sys::{attach, pin, pinned, replace, takes_redirected};
 pub use transmit::TxQueue;
 pub use xdp::{Below, FrameProgram, XdpPort, XdpRxQueue, XdpTxQueue};

@@ -16,7 +16,7 @@ use crate::transmit::TxQueue;
 use perigee_net::MacAddr;
 use perigee_packet::{Link, Memory, Pool, Port, PortInfo, PortStats, SuperFrames};
 use std::io;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -48,6 +48,9 @@ pub struct SocketConfig {
     pub promiscuous: bool,
     /// Room of the pool's buffers in bytes: longer frames are dropped as errors.
     pub room: u16,
+    /// Whether the interface stays Linux's: nothing of it is changed, and frames are received while somebody
+    /// [watches](SocketPort::watch).
+    pub quiet: bool,
 }
 
 impl SocketConfig {
@@ -63,6 +66,7 @@ impl SocketConfig {
             mac: None,
             promiscuous: false,
             room: u16::MAX,
+            quiet: false,
         }
     }
 }
@@ -192,6 +196,9 @@ pub(crate) struct Shared {
     mtu: AtomicU16,
     /// Longest frame that rings are made for, in bytes.
     longest: usize,
+    quiet: bool,
+    /// Whether a quiet port receives now.
+    watched: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -226,11 +233,15 @@ impl SocketPort {
             None => interface::mtu(&control, name).map_err(fail("its MTU could not be read"))?.clamp(68, 65_000) as u16,
         };
         let set = match interface::mtu(&control, name) {
+            _ if config.quiet => Ok(()),
             Ok(there) if there == i32::from(mtu) => Ok(()),
             _ => interface::set_mtu(&control, name, mtu),
         };
         set.map_err(fail("its MTU could not be set"))?;
-        let longest = usize::from(mtu) + FRAME_OVERHEAD;
+        let mut longest = usize::from(mtu) + FRAME_OVERHEAD;
+        if config.quiet {
+            longest = longest.min(config.room.into());
+        }
         if longest > usize::from(config.room) {
             return Err(Error::new(format!(
                 "interface {name}: an MTU of {mtu} needs packet buffers of {longest} bytes, and the pool's have {}: make them larger",
@@ -262,7 +273,9 @@ impl SocketPort {
         }
         let listen = |_| {
             let socket = Socket::open()?;
-            Ok(ReceiveSide::new(listen(socket, longest, index, shared.then_some(&mut state.group))?))
+            let group = shared.then_some(&mut state.group);
+            let end = if config.quiet { wait(socket, longest, index)? } else { listen(socket, longest, index, group)? };
+            Ok(ReceiveSide::new(end))
         };
         let receive = (0..rx).map(listen).collect::<io::Result<Vec<_>>>();
         let receive = receive.map_err(fail("no receive queue could be opened"))?;
@@ -289,10 +302,25 @@ impl SocketPort {
             control: Arc::new(control),
             mtu: AtomicU16::new(mtu),
             longest,
+            quiet: config.quiet,
+            watched: AtomicBool::new(false),
             state: Mutex::new(state),
         };
         port.become_member(&mut lock(&port.state));
         Ok(SocketPort(Arc::new(port)))
+    }
+
+    /// Of a [quiet](SocketConfig::quiet) port: whether frames are received from now on. The kernel makes a copy of each for
+    /// that.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn watch(&self, on: bool) -> io::Result<()> {
+        if self.0.watched.swap(on, Ordering::Relaxed) == on {
+            return Ok(());
+        }
+        let index = interface::index(&self.0.control, &self.0.name)?;
+        self.0.receive.iter().try_for_each(|side| self.0.listen(&lock(&side.socket), index))
     }
 
     /// Takes a receive queue: `0 .. info().receive_queues`, all of which have to be polled.
@@ -337,6 +365,14 @@ fn listen(
     Ok(ReceiveEnd { socket: Arc::new(socket), ring })
 }
 
+/// A queue that receives nothing yet.
+fn wait(socket: Socket, longest: usize, index: i32) -> io::Result<ReceiveEnd> {
+    socket.ignore_outgoing()?;
+    let ring = Ring::new(&socket, longest)?;
+    socket.ignore(index)?;
+    Ok(ReceiveEnd { socket: Arc::new(socket), ring })
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         let spares = std::mem::take(&mut self.state.get_mut().unwrap_or_else(PoisonError::into_inner).spares);
@@ -358,6 +394,14 @@ impl Shared {
 
     pub(crate) fn taken(&self, what: &str, index: u16) -> Error {
         Error::new(format!("{what} queue {index} of port {} is already in use by another thread", self.name))
+    }
+
+    /// Binds a queue's socket to the interface, to receive its frames if somebody wants them.
+    pub(crate) fn listen(&self, socket: &Socket, index: i32) -> io::Result<()> {
+        match self.quiet && !self.watched.load(Ordering::Relaxed) {
+            true => socket.ignore(index),
+            false => socket.listen(index),
+        }
     }
 
     /// The socket that asks about the interface.
@@ -434,6 +478,9 @@ impl Shared {
     /// Asks for frames to all groups, to the port's address if it is not the interface's, and to all addresses if the
     /// port is promiscuous.
     fn become_member(&self, state: &mut State) {
+        if self.quiet {
+            return;
+        }
         let mut refused = |of, what: &str| {
             if let Err(error) = self.control.member(state.index, of, true) {
                 let reason = text(&error);

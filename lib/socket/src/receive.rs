@@ -116,7 +116,8 @@ impl RxQueue {
         }
         let Some(index) = self.port.find() else { return true };
         let bound = if self.port.receive.len() == 1 {
-            self.end().socket.listen(index)
+            let socket = self.end().socket.clone();
+            self.port.listen(&socket, index)
         } else {
             let again = self.port.listen_again(self.index, index);
             again.map(|end| {

@@ -12,7 +12,7 @@ mod rings;
 mod send;
 pub(crate) mod xsk;
 
-pub use attach::{attach, takes_redirected};
+pub use attach::{attach, pin, pinned, replace, takes_redirected};
 pub(crate) use ring::{Arrival, Frame, Ring};
 pub(crate) use send::{Sender, Sent, send_from};
 
@@ -104,6 +104,11 @@ impl Socket {
     /// Sends to an interface from now on, and receives nothing.
     pub(crate) fn send_to(&self, index: i32) -> io::Result<()> {
         self.bind(index, 0)
+    }
+
+    /// Receives nothing of an interface from now on. Protocol 0 would leave it as it was, and nothing is of this one.
+    pub(crate) fn ignore(&self, index: i32) -> io::Result<()> {
+        self.bind(index, u16::MAX)
     }
 
     fn bind(&self, index: i32, protocol: u16) -> io::Result<()> {

@@ -10,10 +10,12 @@
 
 mod frames;
 mod receive;
+pub(crate) mod site;
 mod transmit;
 mod way;
 
 pub use receive::XdpRxQueue;
+pub use site::{Below, FrameProgram};
 pub use transmit::XdpTxQueue;
 
 use crate::error::{Error, Result, xdp_failed};
@@ -22,8 +24,9 @@ use crate::sys::interface;
 use crate::sys::xsk::{self, Ends, Frames, LONGEST, Lost, Mode, Receiver, Transmitter, Unbound, XdpSocket};
 use frames::AllFrames;
 use perigee_packet::{Link, Port, PortInfo, PortStats, TransmitQueue};
+use site::Site;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use way::{Generation, Way};
@@ -32,8 +35,6 @@ use way::{Generation, Way};
 const SPARES: usize = 4;
 /// No interface's index.
 const GONE: i32 = 0;
-/// The kernel's ENOTSUPP, which some drivers return; it has no name outside.
-const ENOTSUPP: i32 = 524;
 
 /// A queue of the device.
 struct Side {
@@ -75,31 +76,6 @@ impl Side {
     }
 }
 
-/// A program that gives frames of an interface to AF_XDP sockets: all of them, or those that it does not finish itself.
-pub trait FrameProgram: Send + Sync {
-    /// Gives what a queue receives to a socket that is bound to it.
-    ///
-    /// # Errors
-    /// The system refuses it.
-    fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()>;
-
-    /// Attaches it to an interface, in the driver or behind it. It is detached when the descriptor is closed.
-    ///
-    /// # Errors
-    /// The system refuses it, or the driver cannot do it.
-    fn attach(&self, below: &Below<'_>, in_driver: bool) -> io::Result<OwnedFd>;
-}
-
-/// The interface below a port.
-pub struct Below<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Linux's number of it.
-    pub index: i32,
-    /// The name of its driver, if that says it.
-    pub driver: Option<String>,
-}
-
 /// What gives the interface's frames to the sockets.
 struct Redirection {
     program: Arc<dyn FrameProgram>,
@@ -107,6 +83,16 @@ struct Redirection {
     attached: Option<OwnedFd>,
     /// Of each queue.
     spares: Vec<Vec<Unbound>>,
+}
+
+impl Redirection {
+    /// Attaches the program to an interface instead of to the one before.
+    fn attach(&mut self, site: &Site<'_>, index: i32) -> io::Result<Mode> {
+        self.attached = None;
+        let (attached, mode) = site.attach(self.program.as_ref(), index)?;
+        self.attached = Some(attached);
+        Ok(mode)
+    }
 }
 
 /// What the port and its queues share.
@@ -158,7 +144,9 @@ impl XdpPort {
         let name = config.interface.as_str();
         let base = SocketPort::with_queues(config, Buffers { super_frames: None, ..buffers }, 0, config.packet_queues)?;
         let shared = &base.0;
-        if let Some(why) = program.as_ref().and_then(|_| unfit_for_programs(shared)) {
+        let note = |sentence| shared.note(sentence);
+        let site = Site { name, control: shared.control(), note: &note };
+        if let Some(why) = program.as_ref().and_then(|_| site.unfit_for_programs()) {
             return Err(Error::new(format!("interface {name} {why}")));
         }
         let fail = |what: &str| {
@@ -178,8 +166,8 @@ impl XdpPort {
         let mut redirection = Redirection { program, attached: None, spares: Vec::new() };
         let index = shared.find().ok_or_else(|| Error::new(format!("interface {name} is gone: start again")))?;
         // First, as drivers may reset the device for it.
-        let tags = Tags { took: keep_tags(shared), base: base.clone() };
-        let mode = attach(&mut redirection, shared, index).map_err(fail("no XDP program could be attached"))?;
+        let tags = Tags { took: site.keep_tags(), base: base.clone() };
+        let mode = redirection.attach(&site, index).map_err(fail("no XDP program could be attached"))?;
         let mut sides = Vec::new();
         for queue in 0..rx {
             let side = first(&mut redirection, index, queue, mode, chunk);
@@ -231,49 +219,12 @@ impl XdpPort {
     }
 }
 
-/// Why a program that forwards by itself is of no use at an interface that consists of others: it would run behind the
-/// driver, after what the driver has done to the frames.
-fn unfit_for_programs(shared: &Shared) -> Option<&'static str> {
-    match interface::driver(shared.control(), &shared.name)?.as_str() {
-        "802.1Q VLAN Support" => Some(
-            "is a VLAN of another interface: make that one the port, and the VLAN [port.NAME.vlan.ID], whose tags the \
-             in-kernel plane reads and writes itself",
-        ),
-        "bonding" | "team" => Some(
-            "consists of other interfaces, whose driver chooses among them: make these the ports and route over several of \
-             them, or use `plane = \"worker\"`",
-        ),
-        _ => None,
-    }
-}
-
 fn too_long(name: &str, longest: usize) -> Error {
     Error::new(format!(
         "interface {name}: an MTU of {} was requested, and AF_XDP takes up to {}: lower it, or use packet sockets",
         longest - FRAME_OVERHEAD,
         LONGEST - FRAME_OVERHEAD
     ))
-}
-
-/// Attaches the program to an interface, in the driver if that can.
-fn attach(redirection: &mut Redirection, shared: &Shared, index: i32) -> io::Result<Mode> {
-    redirection.attached = None;
-    let below = Below { name: &shared.name, index, driver: interface::driver(shared.control(), &shared.name) };
-    let (attached, mode) = match redirection.program.attach(&below, true) {
-        Ok(attached) => (attached, Mode::Native),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | ENOTSUPP)) => {
-            let attached = redirection.program.attach(&below, false)?;
-            let reason = crate::error::text(&error);
-            shared.note(format!(
-                "port {}: its driver does not run XDP programs ({reason}), so the kernel does, which is slower",
-                shared.name
-            ));
-            (attached, Mode::Generic)
-        }
-        Err(error) => return Err(error),
-    };
-    redirection.attached = Some(attached);
-    Ok(mode)
 }
 
 /// Opens a queue and its spare sockets, as many as the limit of locked memory allows.
@@ -289,27 +240,6 @@ fn bind(by: &Redirection, socket: Unbound, index: i32, queue: u32, mode: Mode) -
     let ends = xsk::bind(socket, index, queue, mode)?;
     by.program.set_socket(queue, ends.socket.as_fd())?;
     Ok(ends)
-}
-
-/// Leaves VLAN tags where XDP programs see them; says whether the device took them out before.
-fn keep_tags(shared: &Shared) -> bool {
-    let name = &shared.name;
-    if interface::driver(shared.control(), name).as_deref() == Some("veth") {
-        shared.note(format!(
-            "port {name}: the other end of a veth pair must leave neither checksums nor VLAN tags to it, as AF_XDP does not see what is \
-             unfinished: `ethtool -K PEER tx off txvlan off`"
-        ));
-    }
-    match interface::leave_tags(shared.control(), name, true) {
-        Ok(took) => took,
-        Err(error) => {
-            let reason = crate::error::text(&error);
-            shared.note(format!(
-                "port {name}: whether VLAN tags arrive is not known ({reason}): `ethtool -k {name}` shows rxvlan"
-            ));
-            false
-        }
-    }
 }
 
 fn say_what_it_is(shared: &Shared, sides: &[Side], requested: u16) {
@@ -365,7 +295,10 @@ impl XdpShared {
     }
 
     fn join(&self, redirection: &mut Redirection, index: i32) -> io::Result<()> {
-        let mode = attach(redirection, &self.base.0, index)?;
+        let base = &self.base.0;
+        let note = |sentence| base.note(sentence);
+        let site = Site { name: &base.name, control: base.control(), note: &note };
+        let mode = redirection.attach(&site, index)?;
         // Queues let go of their sockets before others receive into the same memory.
         self.generation.begin();
         let replaced = self.replace(redirection, index, mode);
@@ -373,9 +306,9 @@ impl XdpShared {
         self.generation.end();
         replaced?;
         self.index.store(index, Ordering::Release);
-        self.base.0.found(index);
+        base.found(index);
         // If there is no privilege for it, it says so.
-        keep_tags(&self.base.0);
+        site.keep_tags();
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use perigee_net::MacAddr;
 use perigee_packet::PortInfo;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU16;
+use std::sync::atomic::{AtomicBool, AtomicU16};
 use std::sync::{Arc, Mutex};
 
 impl SocketPort {
@@ -44,6 +44,8 @@ impl SocketPort {
             control,
             mtu: AtomicU16::new(mtu),
             longest,
+            quiet: false,
+            watched: AtomicBool::new(false),
             state: Mutex::new(state),
         })))
     }

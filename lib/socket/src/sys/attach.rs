@@ -2,8 +2,11 @@
 //! XDP programs at interfaces: links of the kernel's, each of which goes when its last descriptor is closed.
 
 use libbpf_rs::libbpf_sys;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// XDP_FLAGS_SKB_MODE and XDP_FLAGS_DRV_MODE of linux/if_link.h.
 const BEHIND_DRIVER: u32 = 1 << 1;
@@ -28,6 +31,60 @@ pub fn attach(program: impl AsFd, link: u32, in_driver: bool) -> io::Result<Owne
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
         error => Err(io::Error::from_raw_os_error(-error)),
     }
+}
+
+/// Keeps a program attached for as long as there is this file, in a BPF file system, whoever has descriptors.
+///
+/// # Errors
+/// The file is there, or is in no BPF file system, or this process may not make it.
+pub fn pin(attached: impl AsFd, file: &Path) -> io::Result<()> {
+    let file = CString::new(file.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero.
+    let pinned = unsafe { libbpf_sys::bpf_obj_pin(attached.as_fd().as_raw_fd(), file.as_ptr()) };
+    if pinned < 0 { Err(io::Error::from_raw_os_error(-pinned)) } else { Ok(()) }
+}
+
+/// What was [pinned](pin) to a file, with the index of its interface, which is 0 if that is gone; `None` without such a
+/// file.
+///
+/// # Errors
+/// The file is something else, or this process may not open it.
+pub fn pinned(file: &Path) -> io::Result<Option<(OwnedFd, u32)>> {
+    let file = CString::new(file.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a zero.
+    let opened = unsafe { libbpf_sys::bpf_obj_get(file.as_ptr()) };
+    let attached = match -opened {
+        ..=0 => unsafe {
+            // SAFETY: the kernel has just made it for us.
+            OwnedFd::from_raw_fd(opened)
+        },
+        libc::ENOENT => return Ok(None),
+        error => return Err(io::Error::from_raw_os_error(error)),
+    };
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: `size` bytes are there to be written.
+    let asked =
+        unsafe { libbpf_sys::bpf_obj_get_info_by_fd(attached.as_raw_fd(), (&raw mut info).cast(), &raw mut size) };
+    match asked {
+        0.. if info.type_ == libbpf_sys::BPF_LINK_TYPE_XDP => {
+            // SAFETY: it is the part for this type.
+            Ok(Some((attached, unsafe { info.__bindgen_anon_1.xdp.ifindex })))
+        }
+        0.. => Err(io::ErrorKind::InvalidData.into()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// Lets another program take the place of one that is attached, from the next frame on.
+///
+/// # Errors
+/// The interface is gone.
+pub fn replace(attached: impl AsFd, program: impl AsFd) -> io::Result<()> {
+    let (attached, program) = (attached.as_fd().as_raw_fd(), program.as_fd().as_raw_fd());
+    // SAFETY: no options.
+    let replaced = unsafe { libbpf_sys::bpf_link_update(attached, program, std::ptr::null()) };
+    if replaced < 0 { Err(io::Error::from_raw_os_error(-replaced)) } else { Ok(()) }
 }
 
 /// NETDEV_XDP_ACT_NDO_XMIT of linux/netdev.h.
