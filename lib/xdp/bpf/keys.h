@@ -58,6 +58,54 @@ static __always_inline void key6_of(struct key *key, const struct ipv6 *ip, cons
 	}
 }
 
+/* How many extension headers are followed, as lib/packet/src/wire/extension.rs does. */
+#define EXTENSIONS 8
+#define FRAGMENT 44
+#define AUTHENTICATION 51
+
+/* Bytes of an extension header with this first word; the longest has 2048. */
+static __always_inline __u32 extension_length(__u8 kind, __u8 length)
+{
+	__u32 bytes = kind == FRAGMENT ? 8 : kind == AUTHENTICATION ? (length + 2) * 4 : (length + 1) * 8;
+
+	return bounded(bytes, 4096);
+}
+
+/* Completes the key of the packet at `offset`, which has extension headers, where nobody else knows more of it. Not
+ * static, so that it is verified once. */
+__noinline int follow6(struct xdp_md *ctx, struct key *key, __u32 offset)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const struct ipv6 *ip = data + (offset & 31);
+	const __u8 *at = (const void *)(ip + 1);
+	__u8 next;
+
+	if (!key || (const void *)(ip + 1) > end)
+		return 0;
+	next = ip->next;
+	for (int i = 0; i < EXTENSIONS && is_extension(next); i++) {
+		__u8 kind = next;
+
+		if ((const void *)(at + 8) > end)
+			return 0;
+		next = at[0];
+		/* Of a later fragment nothing else is shown. */
+		if (kind == FRAGMENT && (at[2] || at[3] & 0xf8)) {
+			if (!is_extension(next)) {
+				key->protocol = next;
+				key->missing = has_ports(next) ? MISSING_PORTS : MISSING_NOTHING;
+			}
+			return 0;
+		}
+		at += extension_length(kind, at[1]);
+	}
+	if (is_extension(next))
+		return 0;
+	key->protocol = next;
+	key->missing = has_ports(next) && !ports_at(key, at, end) ? MISSING_PORTS : MISSING_NOTHING;
+	return 0;
+}
+
 /* MurmurHash3's 64-bit finalizer, as in lib/packet/src/wire/flow.rs. */
 static __always_inline __u64 mix(__u64 word)
 {

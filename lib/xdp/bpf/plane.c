@@ -130,6 +130,7 @@ static __always_inline int decide4(struct packet *p)
 	const struct settings *s = p->settings;
 	const struct ipv4 *ip = data + p->l3;
 	int decision;
+	__u16 flags;
 
 	if ((void *)(ip + 1) > end)
 		return IPV4_VALID_SHORT;
@@ -144,7 +145,10 @@ static __always_inline int decide4(struct packet *p)
 		if (decision != FORWARD)
 			return decision;
 	}
-	if (s->interfaces[p->interface & (INTERFACES - 1)].flags & (INTERFACE_LOOSE | INTERFACE_STRICT)) {
+	flags = s->interfaces[p->interface & (INTERFACES - 1)].flags;
+	if (flags & (INTERFACE_LOOSE | INTERFACE_STRICT | INTERFACE_NO_ADDRESS)) {
+		if (flags & INTERFACE_NO_ADDRESS)
+			return UP_COMPLEX;
 		decision = reverse_path(p, lookup4(s, bpf_ntohl(ip->source)), URPF_IPV4_FAILED);
 		if (decision != FORWARD)
 			return decision;
@@ -174,6 +178,8 @@ static __always_inline int decide6(struct packet *p)
 		struct key key = {};
 
 		key6_of(&key, ip, end);
+		if (key.obscure && p->up == UP_LINUX)
+			follow6(p->ctx, &key, p->l3);
 		decision = filter(p, &key, FILTER_IPV6_DENIED);
 		if (decision != FORWARD)
 			return decision;
@@ -223,6 +229,8 @@ static __always_inline int judge(struct packet *p)
 	if (type == IPV6_TYPE && network + sizeof(struct ipv6) <= end) {
 		p->is6 = 1;
 		key6_of(&key, network, end);
+		if (key.obscure)
+			follow6(p->ctx, &key, network - data);
 		return ask(p, &key, FILTER_IPV6_DENIED);
 	}
 	return FORWARD;
@@ -277,6 +285,9 @@ int plane(struct xdp_md *ctx)
 		p.counters->ports[p.port_number & (PORTS - 1)].handed_on++;
 		return bpf_redirect_map(&sockets, socket, XDP_ABORTED);
 	}
+	/* Linux may have a use for it: stations of its own, and VLANs that the router has not heard of. */
+	if (p.up == UP_LINUX && (decision == CLASSIFY_NOT_OURS || decision == CLASSIFY_UNKNOWN_VLAN))
+		decision = UP_COMPLEX;
 	if (decision & UP_BIT && !p.judged && (p.settings->rules4 || p.settings->rules6)) {
 		int denied = judge(&p);
 
@@ -285,5 +296,8 @@ int plane(struct xdp_md *ctx)
 	}
 	count_received(&p);
 	p.counters->reasons[decision & (REASONS - 1)]++;
-	return decision & UP_BIT ? XDP_PASS : XDP_DROP;
+	if (!(decision & UP_BIT))
+		return XDP_DROP;
+	p.counters->ports[p.port_number & (PORTS - 1)].handed_on++;
+	return XDP_PASS;
 }

@@ -66,6 +66,8 @@ struct port {
 #define INTERFACE_STRICT 8
 /* The driver sends what a program in another driver redirects to it. */
 #define INTERFACE_SENDS 16
+/* All packets of IPv4 go up: Linux has no address there, and a program of its own may wait for one. */
+#define INTERFACE_NO_ADDRESS 32
 
 struct interface {
 	/* The MAC address as its bytes are in a frame, in the low 48 bits. */
@@ -160,7 +162,7 @@ struct port_counters {
 	__u64 received;
 	/* Bytes of these, as they came. */
 	__u64 received_bytes;
-	/* Frames given to the port's AF_XDP socket, which are in no other counter. */
+	/* Frames given to Linux, or to the port's AF_XDP socket: these are in no other counter. */
 	__u64 handed_on;
 	/* Frames sent, by the port they left by. */
 	__u64 sent;

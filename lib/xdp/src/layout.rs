@@ -43,6 +43,7 @@ pub(crate) const INTERFACE_REDIRECTS: u16 = 2;
 pub(crate) const INTERFACE_LOOSE: u16 = 4;
 pub(crate) const INTERFACE_STRICT: u16 = 8;
 pub(crate) const INTERFACE_SENDS: u16 = 16;
+pub(crate) const INTERFACE_NO_ADDRESS: u16 = 32;
 
 /// `struct interface`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -28,3 +28,4 @@ mod settings;
 pub use counted::PlaneCounters;
 pub use load::{LoadError, LoadedPlane, Maps, Tried};
 pub use publish::{PlanePort, PlaneView, PublishError, Up, grace};
+pub use rules::FILTERS;

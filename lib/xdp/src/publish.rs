@@ -5,9 +5,10 @@
 //! on their way may still read the other one: it may be written again after a grace period of the kernel's, [`grace`].
 
 use crate::compared::differing;
-use crate::layout::{INTERFACES, LINK_SLOTS, PORT_ALL_UP, PORTS, Port, RULES, Settings};
+use crate::layout::{INTERFACES, LINK_SLOTS, PORT_ALL_UP, PORTS, Port, Settings};
 use crate::load::Maps;
 use crate::mapped::Mapped;
+use crate::rules::FILTERS;
 use crate::settings::{NO_LINK, enter, fill_interfaces, fill_rules, fill_tables, link_slot, link_slots};
 use perigee_fib::Arena;
 use perigee_modules::Tables;
@@ -70,8 +71,8 @@ pub enum PublishError {
     Unsettled,
     /// Too many rules, where what goes up passes no other filter.
     #[error(
-        "{found} rules for {family}; the in-kernel plane compares each packet with up to {RULES}: have fewer, or give \
-         packets to perigee instead of Linux"
+        "{found} rules for {family}; with `stack = \"linux\"` there may be {FILTERS} filters of a family: have fewer, or use \
+         nft"
     )]
     Rules {
         /// The family.
@@ -97,6 +98,10 @@ pub struct PlaneView {
     renewed: bool,
     /// Families of which all packets go up, as there are too many rules.
     too_many: [bool; 2],
+}
+
+fn new_settings() -> Result<Box<Settings>, PublishError> {
+    Settings::new_box_zeroed().map_err(|_| PublishError::NotShared("the settings: no memory is left"))
 }
 
 /// Waits until no packet is on its way that was received before: 10 ms, mostly.
@@ -157,28 +162,38 @@ impl PlaneView {
     /// # Errors
     /// The plane cannot forward by them.
     pub fn differences(&self, tables: &Tables, ports: &[PlanePort]) -> Result<Vec<&'static str>, PublishError> {
-        let new = || Settings::new_box_zeroed().map_err(|_| PublishError::NotShared("the settings: no memory is left"));
-        let (mut wanted, mut held) = (new()?, new()?);
+        let mut wanted = new_settings()?;
         fill_tables(&mut wanted, tables)?;
         fill_interfaces(&mut wanted, tables, ports)?;
         let lists = tables.rule_lists().ok_or(PublishError::NotShared("a list of filters"))?;
         fill_rules(&mut wanted, &lists, ports)?;
+        Ok(differing(self.held()?.as_ref(), &wanted))
+    }
+
+    /// A copy of what the plane reads now.
+    fn held(&self) -> Result<Box<Settings>, PublishError> {
+        let mut held = new_settings()?;
         let words = self.settings.words();
         let current = self.state.words()[0].load(Ordering::Acquire) as usize & 1;
         let held_words = held.as_mut_bytes().as_chunks_mut::<8>().0;
         for (to, word) in held_words.iter_mut().zip(&words[current * words.len() / 2..]) {
             *to = word.load(Ordering::Relaxed).to_ne_bytes();
         }
-        Ok(differing(&held, &wanted))
+        Ok(held)
     }
 
     /// Lets all packets of these ports go up, as they came, from the next one on: where the plane cannot forward by the
-    /// router's tables, and at the end. Otherwise as [`publish`](Self::publish).
+    /// router's tables, and at the end. What goes to Linux has passed the filters that hold now. Otherwise as
+    /// [`publish`](Self::publish).
     ///
     /// # Errors
-    /// No grace period has passed.
+    /// No grace period has passed, or there is no memory.
     pub fn hand_on_everything(&mut self, ports: &[PlanePort]) -> Result<(), PublishError> {
+        let held = self.held()?;
         self.next.zero();
+        let next = &mut self.next;
+        (next.rules4, next.all_rules4, next.list4) = (held.rules4, held.all_rules4, held.list4);
+        (next.rules6, next.all_rules6, next.list6) = (held.rules6, held.all_rules6, held.list6);
         for port in ports {
             // One that does not fit was never shown, so that its packets are Linux's.
             if let Ok(place) = enter(&mut self.next, port) {

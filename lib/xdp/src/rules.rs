@@ -5,12 +5,18 @@ use crate::layout::{RULE_DENY, RULE_PORTS, RULE_PROTOCOL, RULES, Rule4, Rule6, R
 use perigee_net::{FiveTuple, PortRange, Prefix, Rule};
 use zerocopy::FromZeros;
 
+/// Filters that the plane has room for, of each family: what is steered up needs a place as well.
+pub const FILTERS: usize = RULES - 1;
+
 /// So many rules, which is more than there is room for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMany(pub usize);
 
 /// How many rules are filters, and how many there are in all.
 type Counts = (u32, u32);
+
+/// Counts, and whether every packet that passes the filters goes up, as what is steered does not fit.
+type Filled = (Counts, bool);
 
 fn tail(rule: &Rule, number: usize) -> RuleTail {
     let FiveTuple { proto, sport, dport, .. } = rule.tuple;
@@ -69,26 +75,29 @@ fn fill<R>(
     [filters, steered]: [&[Rule]; 2],
     is_of_family: fn(&FiveTuple) -> bool,
     make: fn(&Rule, usize) -> R,
-) -> Result<Counts, TooMany> {
+) -> Result<Filled, TooMany> {
     let of_family = |(_, rule): &(usize, &Rule)| is_of_family(&rule.tuple);
     let filters: Vec<(usize, &Rule)> = filters.iter().enumerate().filter(of_family).collect();
     let steered: Vec<(usize, &Rule)> = steered.iter().enumerate().filter(of_family).collect();
     let all = filters.len() + steered.len();
-    if all > to.len() {
-        return Err(TooMany(all));
-    }
-    let counts = (filters.len() as u32, all as u32);
+    let everything = Rule::deny(FiveTuple::default());
+    let (steered, too_many) = match all > to.len() {
+        true if filters.len() < to.len() => (vec![(0, &everything)], true),
+        true => return Err(TooMany(all)),
+        false => (steered, false),
+    };
+    let counts = (filters.len() as u32, (filters.len() + steered.len()) as u32);
     for (to, (number, rule)) in to.iter_mut().zip(filters.into_iter().chain(steered)) {
         *to = make(rule, number);
     }
-    Ok(counts)
+    Ok((counts, too_many))
 }
 
-pub(crate) fn fill4(to: &mut [Rule4; RULES], filters: &[Rule], steered: &[Rule]) -> Result<Counts, TooMany> {
+pub(crate) fn fill4(to: &mut [Rule4; RULES], filters: &[Rule], steered: &[Rule]) -> Result<Filled, TooMany> {
     fill(to, [filters, steered], FiveTuple::ipv4, rule4)
 }
 
-pub(crate) fn fill6(to: &mut [Rule6; RULES], filters: &[Rule], steered: &[Rule]) -> Result<Counts, TooMany> {
+pub(crate) fn fill6(to: &mut [Rule6; RULES], filters: &[Rule], steered: &[Rule]) -> Result<Filled, TooMany> {
     fill(to, [filters, steered], FiveTuple::ipv6, rule6)
 }
 

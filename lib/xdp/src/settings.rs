@@ -2,9 +2,9 @@
 //! What the plane is shown as a whole, made of a router's tables.
 
 use crate::layout::{
-    INTERFACE_HERE, INTERFACE_LOOSE, INTERFACE_REDIRECTS, INTERFACE_SENDS, INTERFACE_STRICT, INTERFACES, Interface,
-    LEAVES_WIDE, LINK_PROBES, LINK_SLOTS, MARK_WORDS, PORT_ALL_UP, PORT_GENERIC, PORT_STATIONS, PORT_UNTAGGED,
-    PORT_VLANS, Settings, VLAN_PROBES, VLAN_SLOTS,
+    INTERFACE_HERE, INTERFACE_LOOSE, INTERFACE_NO_ADDRESS, INTERFACE_REDIRECTS, INTERFACE_SENDS, INTERFACE_STRICT,
+    INTERFACES, Interface, LEAVES_WIDE, LINK_PROBES, LINK_SLOTS, MARK_WORDS, PORT_ALL_UP, PORT_GENERIC, PORT_STATIONS,
+    PORT_UNTAGGED, PORT_VLANS, Settings, VLAN_PROBES, VLAN_SLOTS,
 };
 use crate::publish::{PlanePort, PublishError, Up};
 use crate::rules::{self, TooMany};
@@ -90,7 +90,7 @@ pub(crate) fn fill_interfaces(to: &mut Settings, tables: &Tables, ports: &[Plane
         let place = enter(to, port)?;
         let stations = if interfaces.has_stations() { PORT_STATIONS } else { 0 };
         let untagged = if view.has_untagged { PORT_UNTAGGED } else { 0 };
-        // Captures and traces are the workers'.
+        // Captures and traces are the workers', or Linux's.
         let tapped = if tables.tapped() { PORT_ALL_UP } else { 0 };
         let generic = if port.in_driver { 0 } else { PORT_GENERIC };
         let entry = &mut to.ports[place];
@@ -105,7 +105,11 @@ pub(crate) fn fill_interfaces(to: &mut Settings, tables: &Tables, ports: &[Plane
             ReversePath::Loose => INTERFACE_LOOSE,
             ReversePath::Strict => INTERFACE_STRICT,
         };
+        // Who waits there for an address by DHCP gets packets to one that is not Linux's yet.
+        let waits = own.is_some_and(|port| port.up == Up::Linux)
+            && !interface.addresses.iter().any(|own| own.address.is_ipv4());
         let flags = if here { INTERFACE_HERE } else { 0 }
+            | if waits { INTERFACE_NO_ADDRESS } else { 0 }
             | if sends { INTERFACE_SENDS } else { 0 }
             | if interface.policy.redirects { INTERFACE_REDIRECTS } else { 0 }
             | reverse_path;
@@ -133,25 +137,25 @@ fn add_vlan(slots: &mut [u64; VLAN_SLOTS], port: u16, vlan: u16, interface: u16)
     free.map(|at| slots[at] = key << 16 | u64::from(interface)).is_some()
 }
 
-/// Filters, and what is steered up. Returns for which families there are too many, so that all of their packets go up.
+/// Filters, and what is steered up. Returns for which families there are too many, so that all of their packets go up:
+/// to workers, which have all filters, or to Linux, if the filters themselves fit.
 pub(crate) fn fill_rules(to: &mut Settings, lists: &RuleLists, ports: &[PlanePort]) -> Result<[bool; 2], PublishError> {
     let all_judged_again = ports.iter().all(|port| port.up == Up::Socket);
-    let mut too_many = [false; 2];
-    match rules::fill4(&mut to.list4, &lists.filters, &lists.steered) {
-        Ok(counts) => (to.rules4, to.all_rules4) = counts,
-        Err(TooMany(_)) if all_judged_again => {
-            too_many[0] = true;
-            (to.rules4, to.all_rules4) = rules::everything_up4(&mut to.list4);
+    let (filters, steered) = (&lists.filters, &lists.steered);
+    let [v4, v6] = ["IPv4", "IPv6"].map(|family| {
+        move |TooMany(found)| match all_judged_again {
+            true => Ok(()),
+            false => Err(PublishError::Rules { family, found }),
         }
-        Err(TooMany(found)) => return Err(PublishError::Rules { family: "IPv4", found }),
-    }
-    match rules::fill6(&mut to.list6, &lists.filters, &lists.steered) {
-        Ok(counts) => (to.rules6, to.all_rules6) = counts,
-        Err(TooMany(_)) if all_judged_again => {
-            too_many[1] = true;
-            (to.rules6, to.all_rules6) = rules::everything_up6(&mut to.list6);
-        }
-        Err(TooMany(found)) => return Err(PublishError::Rules { family: "IPv6", found }),
-    }
-    Ok(too_many)
+    });
+    let four = match rules::fill4(&mut to.list4, filters, steered) {
+        Ok(filled) => filled,
+        Err(error) => v4(error).map(|()| (rules::everything_up4(&mut to.list4), true))?,
+    };
+    let six = match rules::fill6(&mut to.list6, filters, steered) {
+        Ok(filled) => filled,
+        Err(error) => v6(error).map(|()| (rules::everything_up6(&mut to.list6), true))?,
+    };
+    ((to.rules4, to.all_rules4), (to.rules6, to.all_rules6)) = (four.0, six.0);
+    Ok([four.1, six.1])
 }

@@ -26,6 +26,7 @@ pub enum Outcome {
 /// Results of an XDP program.
 const ABORTED: u32 = 0;
 const DROP: u32 = 1;
+const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 /// The index of `lo` in every network namespace.
 const LO: u32 = 1;
@@ -35,6 +36,8 @@ pub struct Bed {
     pub plane: LoadedPlane,
     pub view: PlaneView,
     counters: PlaneCounters,
+    /// Who gets what the plane does not finish.
+    pub up: Up,
     /// The port that frames come in by now.
     port: u16,
     before: Box<Counters>,
@@ -82,7 +85,7 @@ impl Bed {
             plane.set_device(port.into(), LO).expect("lo");
         }
         let (rig, before) = (rig(view.arena()), counters.sum());
-        Bed { rig, plane, view, counters, port: 0, before }
+        Bed { rig, plane, view, counters, up: Up::Socket, port: 0, before }
     }
 
     /// Shows both planes the tables of the routes, which changes of these may have replaced.
@@ -100,7 +103,7 @@ impl Bed {
         // Frames are tried on `lo`, which is the port that they come in by; what that one's number is, is changed.
         let port = |number: u16| {
             let link = if number == self.port { LO } else { 1000 + u32::from(number) };
-            PlanePort { number, link, up: Up::Socket, in_driver: true, sends: true }
+            PlanePort { number, link, up: self.up, in_driver: true, sends: true }
         };
         let ports: Vec<_> = (0..PORTS).filter(|number| *number != u16::from(NO_OUTPUT) - 2).map(port).collect();
         // Frames are tried one by one: none is on its way.
@@ -147,6 +150,7 @@ impl Bed {
         let reason = (0..).zip(now.reasons.iter().zip(&before.reasons)).find(|(_, (now, before))| now > before);
         match (tried.action, handed_on, received, sent, reason) {
             (ABORTED, 1, 0, None, None) => Outcome::Up,
+            (PASS, 1, 1, None, Some(_)) => Outcome::Up,
             (DROP, 0, 1, None, Some((number, _))) => {
                 let (module, info) = Reason(number).describe().expect("a reason of the modules");
                 Outcome::Dropped(module, info.name)

@@ -4,10 +4,11 @@
 use crate::bed::{Bed, Outcome};
 use perigee_fib::synth::Random;
 use perigee_modules::testing::{
-    self, DESTINATION_PORT, SOURCE_PORT, arp_request, changed, fix_checksum, fuzz, own_mac, tagged, udp4, udp6,
-    with_options,
+    self, DESTINATION_PORT, INTERFACES, SOURCE_PORT, arp_request, changed, fix_checksum, fuzz, own_mac, tagged, udp4,
+    udp6, with_options,
 };
-use perigee_net::{FiveTuple, PortRange, Prefix, ReversePath, Rule};
+use perigee_net::{FiveTuple, Interface, PortRange, Prefix, ReversePath, Rule};
+use perigee_xdp::Up;
 use std::collections::BTreeMap;
 
 /// Destinations of every kind.
@@ -135,6 +136,80 @@ pub fn fare_alike_with_filters() {
     let seen = run(&mut Bed::new(filters, steered), &mut random, count);
     for name in ["sent", "filter.ipv4_denied", "filter.ipv6_denied"] {
         assert!(seen.left(name) < 0.3, "{name}: {}", seen.left(name));
+    }
+}
+
+/// What Linux gets has passed the filters, as no other router sees it.
+pub fn linux_gets_what_the_router_does_not_finish() {
+    let (mut random, count) = fuzz();
+    let deny = |dst: &str| FiveTuple { dst: dst.parse::<Prefix>().ok(), ..FiveTuple::default() };
+    let filters = ["10.1.0.0/16", "2001:db8:1::/48"].into_iter().map(deny);
+    let filters = (0..).zip(filters).map(|(number, tuple)| Rule { tuple, deny: true, number }).collect();
+    let mut bed = Bed::new(filters, vec![]);
+    bed.up = Up::Linux;
+    for id in 0..INTERFACES {
+        let own = |interface: &mut Interface| interface.addresses.push("192.0.2.1/24".parse().expect("an address"));
+        bed.rig.change_interface(id.into(), own);
+    }
+    bed.publish();
+    let mut seen = Seen::default();
+    for i in 0..count {
+        let port = (i / ROW % 3) as u16;
+        let frame = frame(&mut random, port);
+        let (user, kernel) = (bed.in_user_space(port, &frame), bed.in_kernel(port, &frame));
+        seen.note(&user, &kernel);
+        match (&user, &kernel) {
+            (user, kernel) if user == kernel => {}
+            // Filters come first for what the router would only have judged later.
+            (_, Outcome::Dropped("filter", _)) => {}
+            (Outcome::Dropped("filter", _), _) => panic!("{user:?}, in the kernel {kernel:?}: {frame:02x?}"),
+            (_, Outcome::Up) => {}
+            _ => panic!("{user:?}, in the kernel {kernel:?}: {frame:02x?}"),
+        }
+    }
+    assert!(seen.left("sent") < 0.05 && seen.left("filter.ipv4_denied") == 0.0);
+    for reason in ["classify.not_ours", "classify.unknown_vlan"] {
+        assert!(seen.left(reason) > 0.9, "{reason}: Linux may have a use for it");
+    }
+}
+
+/// A filter of UDP dropped reports of multicast listeners, whose first header is one of hop-by-hop options.
+pub fn extension_headers_are_followed_for_linux() {
+    let udp = FiveTuple { proto: Some(17), dport: Some(PortRange::only(DESTINATION_PORT)), ..FiveTuple::default() };
+    let mut bed = Bed::new(vec![Rule { tuple: udp, deny: true, number: 0 }], vec![]);
+    bed.up = Up::Linux;
+    bed.publish();
+    // As many headers of hop-by-hop or destination options, then what follows.
+    let extended = |count: usize, last: u8| {
+        changed(udp6(2, 64), |frame| {
+            frame[..6].copy_from_slice(&own_mac(0).octets());
+            frame[20] = if count > 0 { 60 } else { last };
+            for n in (0..count).rev() {
+                let next = if n + 1 == count { last } else { 60 };
+                frame.splice(54..54, [next, 0, 1, 4, 0, 0, 0, 0]);
+            }
+            let length = (frame.len() - 54) as u16;
+            frame[18..20].copy_from_slice(&length.to_be_bytes());
+        })
+    };
+    for count in 0..=8 {
+        let denied = Outcome::Dropped("filter", "ipv6_denied");
+        assert_eq!(bed.in_kernel(0, &extended(count, 17)), denied, "{count} headers");
+        assert_ne!(bed.in_kernel(0, &extended(count, 58)), denied, "{count} headers before ICMP");
+    }
+    assert_eq!(bed.in_kernel(0, &extended(9, 58)), Outcome::Dropped("filter", "ipv6_denied"), "it may be UDP");
+}
+
+/// A DHCP client waits for a packet to the address that it is offered.
+pub fn linux_gets_all_of_ipv4_where_it_has_no_address() {
+    let mut bed = Bed::new(vec![], vec![]);
+    for up in [Up::Socket, Up::Linux] {
+        bed.up = up;
+        bed.publish();
+        let frame = |plain: Vec<u8>| changed(plain, |frame| frame[..6].copy_from_slice(&own_mac(0).octets()));
+        let sent = |outcome: Outcome| matches!(outcome, Outcome::Sent(..));
+        assert_eq!(sent(bed.in_kernel(0, &frame(udp4(2, 64)))), up == Up::Socket);
+        assert!(sent(bed.in_kernel(0, &frame(udp6(2, 64)))));
     }
 }
 
