@@ -26,6 +26,7 @@ mod linux_links;
 mod linux_neighbors;
 mod linux_only;
 mod linux_routes;
+mod linux_stack;
 mod linux_twins;
 mod linux_vlans;
 mod linux_vrf;
@@ -86,6 +87,7 @@ const ALL: &[&[Scenario]] = &[
     linux_neighbors::SCENARIOS,
     linux_only::SCENARIOS,
     linux_routes::SCENARIOS,
+    linux_stack::SCENARIOS,
     linux_twins::SCENARIOS,
     linux_vlans::SCENARIOS,
     linux_vrf::SCENARIOS,

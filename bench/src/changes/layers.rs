@@ -5,7 +5,7 @@ use crate::churn::netlink::{Change, Route as Sent, encode};
 use crate::table::{Entry, Family};
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
-use perigee_config::{Config, Machine};
+use perigee_config::{Config, Machine, Stack};
 use perigee_fib::{FibWriter, Lookup, LookupWriter, NextHopId, NextHopWriter, Published, Subscriber, structures};
 use perigee_linux::{FeedId, Follower, Input, Port, Report, Setup, Table as _};
 use perigee_modules::Tables;
@@ -351,11 +351,13 @@ impl Router {
                 mtu: 1500,
                 addresses,
                 twin: Some(LINK),
+                own: None,
                 up: true,
             }],
             configured: 1,
             addresses: config.interfaces.iter().map(|interface| interface.addresses.clone()).collect(),
             neighbors: Vec::new(),
+            stack: Stack::Perigee,
             helper: false,
             feeds: [FeedId::Kernel].into_iter().chain(zebra).collect(),
         });

@@ -37,7 +37,8 @@ pub struct RunArgs {
     /// The lookup structure to use instead of the configuration's `fib`: NAME, or one for IPv4 and one for IPv6
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     fib: Vec<String>,
-    /// Start even if an interface carries addresses of this machine, its default route or connections: they are lost
+    /// Start even if an interface carries addresses of this machine, its default route or connections, which are lost; or, with
+    /// `stack = "linux"`, if packets pass by rules of nftables
     #[arg(long)]
     force: bool,
     /// Log more (-v) or everything (-vv); the environment variable PERIGEE_LOG selects it in detail

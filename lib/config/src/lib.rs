@@ -7,6 +7,7 @@
 //! | `eal.rs` | `[eal]` |
 //! | `linux.rs` | `[linux]` |
 //! | `policer.rs` | `[policer]` |
+//! | `stack.rs` | what `stack = "linux"` leaves to Linux |
 //! | `ports.rs`, `interfaces.rs` | `[port.NAME]`; `[port.NAME.vlan.ID]` and the addresses of both |
 //! | `routes.rs`, `neighbors.rs`, `networks.rs` | `[[route]]`, `[[neighbor]]`; which interface an address is on |
 //! | `multicast.rs` | `[[multicast]]`; what of multicast may pass an interface |
@@ -46,6 +47,7 @@ mod router;
 mod routes;
 mod routes_file;
 mod section;
+mod stack;
 mod steers;
 mod tables;
 mod tuples;
@@ -70,7 +72,7 @@ pub use model::Config;
 pub use neighbors::Neighbor;
 pub use policer::Policer;
 pub use ports::{Device, LinuxDriver, Plane, Port};
-pub use router::{HelperDeath, Idle, OverBudget, Router, default_socket};
+pub use router::{HelperDeath, Idle, OverBudget, Router, Stack, default_socket};
 pub use routes_file::parse_routes;
 pub use section::Reload;
 pub use steers::{Steer, SteerMatch};
@@ -185,6 +187,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let filters = filters::read_filters(&mut root, &context);
     let steers = steers::read_steers(&mut root, &context);
     let FileKeys { routes_file } = FileKeys::read(&mut root, &context);
+    stack::check_file(&router, &linux, &root);
     root.finish();
     Config {
         router,
@@ -223,6 +226,7 @@ fn read_router(root: &mut Section, context: &Context) -> (Router, Vec<NamedWorke
         router.fib = choice.clone();
     }
     let workers = workers::read_workers(root, &mut section, context);
+    stack::check_router(&mut router, &section);
     let script = section.place("script").map(|span| section.mistakes().place(&span));
     section.finish();
     (router, workers, script)

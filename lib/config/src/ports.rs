@@ -15,10 +15,13 @@ use super::read_table;
 use super::reader::Section;
 use super::router::Router;
 use super::section::{Context, section};
+use super::stack;
 use super::values::is_word;
 
 /// The longest name of a Linux interface (`IFNAMSIZ` without its final zero).
 const NAME: usize = 15;
+/// Ethernet's, in bytes of an IP packet.
+pub(crate) const STANDARD_MTU: u16 = 1500;
 
 section! {
     /// A port: a device, how it is driven, and addresses and switches of its interface for untagged frames.
@@ -35,7 +38,7 @@ section! {
         /// The port's MAC address.
         mac: Option<MacAddr>, optional(station()), default None => "the device's own", restart;
         /// The longest IP packet that is sent.
-        mtu: u16, mtu_kind(), default 1500, restart;
+        mtu: u16, mtu_kind(), default STANDARD_MTU => "1500", restart;
         /// Whether frames to other MAC addresses are received.
         promiscuous: bool, boolean(), default false, restart;
         /// Receive queues.
@@ -106,6 +109,13 @@ pub enum Device {
     },
 }
 
+impl Device {
+    /// Whether AF_XDP sockets of the router's own open it.
+    pub(crate) fn is_by_xdp(&self) -> bool {
+        matches!(self, Device::Linux { driver: LinuxDriver::Xdp, .. })
+    }
+}
+
 /// How a Linux interface is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinuxDriver {
@@ -136,6 +146,7 @@ pub(crate) fn read_ports(root: &mut Section, context: &Context, router: &Router)
         let opens = At { value: opened(&device.value), span: device.span };
         let policer = read_table(&mut section, "policer", |s| Policer::read(s, context));
         let mut port = Port::read(&mut section, context, name.value.clone(), device.value, policer);
+        stack::check_port(&mut port, router, &section);
         open_for_plane(&mut port, router, &section);
         check_twin(&name, &port, router, &section);
         if let Some(first) = devices.claim(opens.value, &port.name) {
@@ -195,7 +206,7 @@ fn open_for_plane(port: &mut Port, router: &Router, section: &Section) {
         Device::Dpdk(_) => false,
     };
     // One value for one meaning, however it was said: printed with its driver, a port by packet sockets needs no other word.
-    let by_xdp = matches!(port.device, Device::Linux { driver: LinuxDriver::Xdp, .. });
+    let by_xdp = port.device.is_by_xdp();
     port.plane = match (router.plane, port.plane) {
         (Plane::Xdp, None) if may_be => Some(Plane::Xdp),
         (Plane::Xdp, Some(Plane::Worker)) if by_xdp => Some(Plane::Worker),

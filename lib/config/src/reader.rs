@@ -54,6 +54,17 @@ impl<'t> Section<'t> {
         Some(key.span())
     }
 
+    /// Whether `key` has a value that switches nothing on: `false`, an array without elements, or a threshold of 1.
+    pub fn is_off(&self, key: &str) -> bool {
+        let value = self.table.and_then(|table| table.get(key)).map(toml::Spanned::get_ref);
+        value.is_some_and(|value| match value {
+            DeValue::Boolean(on) => !on,
+            DeValue::Integer(threshold) => threshold.as_str() == "1",
+            DeValue::Array(elements) => elements.is_empty(),
+            _ => false,
+        })
+    }
+
     /// How many elements `key` has, if it is there and an array.
     pub fn elements(&self, key: &str) -> Option<usize> {
         Some(self.table?.get(key)?.get_ref().as_array()?.len())

@@ -9,7 +9,9 @@ use perigee_net::{Namespace, NamespaceError};
 
 use super::fib::{FibChoice, structures};
 use super::given::{Parsed, unfit};
-use super::kind::{Kind, checked_path, choice, integer, integer_of, optional, path, socket_address, text, time, value};
+use super::kind::{
+    Kind, boolean, checked_path, choice, integer, integer_of, optional, path, socket_address, text, time, value,
+};
 use super::ports::{PLANES, Plane};
 use super::section::section;
 use super::values::is_word;
@@ -87,6 +89,13 @@ section! {
         /// What forwards packets of ports that do not say it by their own `plane`: `worker` or `xdp`, which is for ports with `interface` and
         /// no other `driver`.
         plane: Plane, choice(PLANES), default Plane::Worker, live;
+        /// Whose IP stack answers for the router's addresses and finishes what the in-kernel plane does not: `perigee`, its slow path;
+        /// or `linux`, the interfaces' own. With `linux` every port is an `interface` with `plane = "xdp"`, which keeps its addresses,
+        /// and Linux is the router (`sysctl net.ipv4.ip_forward=1`), which perigee accelerates (docs/planes.md).
+        stack: Stack, choice(STACKS), default Stack::Perigee, restart;
+        /// Whether the in-kernel plane forwards on by its last tables if the router is killed or crashes, until it is started again, and
+        /// takes over without a gap. It takes a BPF file system at /sys/fs/bpf. A router that ends in order takes the plane down.
+        plane_persist: bool, boolean(), default false, restart;
         /// Megabytes for tables of routers whose ports have `plane = "xdp"`. It is the kernel's memory, and taken whether it is used
         /// or not. An eighth is for IPv6. A table that is built again exists twice for a moment.
         plane_memory: u32, integer("megabytes", 64..=32_768), default 256, restart;
@@ -114,6 +123,17 @@ section! {
         neighbor_rate: u32, integer("neighbors per second", 1..=1_000_000), default 1000, restart;
     }
 }
+
+/// Whose IP stack answers for the router's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// The router's slow path. Linux sees ports by their twins.
+    Perigee,
+    /// Linux's, on the interfaces that are ports.
+    Linux,
+}
+
+const STACKS: &[(&str, Stack)] = &[("perigee", Stack::Perigee), ("linux", Stack::Linux)];
 
 /// What a worker without packets does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -315,3 +315,31 @@ fn the_routers_plane_is_for_ports_that_it_fits() {
     let again = Config::parse("again.toml", &config.to_toml()).unwrap();
     assert_eq!(again.ports, config.ports);
 }
+
+#[test]
+fn what_is_linuxs_is_refused_where_linux_is_the_stack() {
+    const START: &str = "[router]\nstack = 'linux'\n[port.a]\ninterface = 'eth0'\n";
+    let config = Config::parse("r.toml", START).unwrap();
+    assert_eq!(
+        (config.router.plane, config.ports[0].plane, config.ports[0].twin),
+        (Plane::Xdp, Some(Plane::Xdp), false)
+    );
+    let again = Config::parse("again.toml", &config.to_toml()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again, config);
+    for (more, expected) in [
+        ("addresses = ['10.0.0.1/24']", "ip address add"),
+        ("mac = '02:00:00:00:00:01'", "ip link set"),
+        ("mtu = 9000", "ip link set INTERFACE mtu"),
+        ("twin = true", "interface itself"),
+        ("plane = 'worker'", "take packets away"),
+        ("driver = 'packet'", "another `driver`"),
+        ("source_routes = true", "accept_source_route"),
+        ("[port.a.vlan.7]", "type vlan"),
+        ("[port.b]\ndevice = 'net_null0'", "Linux's own"),
+        ("[[route]]\nprefix = '10.9.0.0/16'\nblackhole = true", "ip route add"),
+        ("[linux]\nfeed = 'none'", "netlink"),
+    ] {
+        let error = Config::parse("r.toml", &format!("{START}{more}\n")).unwrap_err();
+        assert!(error.mistakes()[0].message.contains(expected), "{more}: {error}");
+    }
+}

@@ -52,6 +52,8 @@ const CASES: &[Case] = &[
     ("[router]", "neighbor_rate", "[router]", "1", "2", "router.neighbor_rate"),
     ("[router]", "max_routes", "[router]", "1000", "2000", "router.max_routes"),
     ("[router]", "plane", "[router]", "'worker'", "'xdp'", ""),
+    ("[router]", "stack", "[port.a]\ninterface = 'x'\ntwin = false\nplane = 'xdp'\n[router]\nplane = 'xdp'", "'linux'", "'perigee'", "router.stack"),
+    ("[router]", "plane_persist", "[router]", "true", "false", "router.plane_persist"),
     ("[router]", "plane_memory", "[router]", "64", "65", "router.plane_memory"),
     ("[router]", "workers", "[router]", "1", "2", "workers"),
     ("[router]", "cores", "[router]", "[1]", "[2]", "workers"),
@@ -146,11 +148,15 @@ fn parse(text: &str) -> Config {
 
 /// The key with `value`, among all that it needs.
 fn with(&(table, key, before, ..): &Case, value: &str) -> Config {
-    let seven = if before.contains(".vlan.7") { "" } else { "[port.a.vlan.7]\n" };
+    let (port, seven) = match before {
+        _ if before.contains("[port.a]") => ("", ""),
+        _ if before.contains(".vlan.7") => (PORT, ""),
+        _ => (PORT, "[port.a.vlan.7]\n"),
+    };
     let gap = if before.ends_with(',') { " " } else { "\n" };
     match table {
-        "" => parse(&format!("{key} = {value}\n{PORT}{seven}")),
-        _ => parse(&format!("{PORT}{seven}{before}{gap}{key} = {value}\n")),
+        "" => parse(&format!("{key} = {value}\n{port}{seven}")),
+        _ => parse(&format!("{port}{seven}{before}{gap}{key} = {value}\n")),
     }
 }
 

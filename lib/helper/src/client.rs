@@ -2,6 +2,7 @@
 //! The router's side of the helper.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -233,6 +234,27 @@ impl Helper {
         result
     }
 
+    /// Names interfaces of Linux that are ports and stay Linux's.
+    ///
+    /// # Errors
+    /// The helper is gone, or it was [told](Self::started) that the router has started.
+    pub fn follow(&self, interfaces: Vec<String>) -> Result<(), HelperError> {
+        self.done(&Request::Follow(interfaces))
+    }
+
+    /// Has Linux ask neighbors whether they are still there, as it does before it sends to them: on interfaces that it
+    /// was told to [follow](Self::follow), and VLANs on them.
+    ///
+    /// # Errors
+    /// One is on another interface, or the kernel refuses it; the others are still asked.
+    pub fn confirm_neighbors(&self, neighbors: &[(u32, IpAddr)]) -> Result<(), HelperError> {
+        let mut result = Ok(());
+        for neighbors in neighbors.chunks(MOST_NEIGHBORS) {
+            result = result.and(self.done(&Request::ConfirmNeighbors(neighbors.to_vec())));
+        }
+        result
+    }
+
     /// Makes a VLAN interface on a twin, so that Linux sees the port's VLAN as the router does. It vanishes with the
     /// twin.
     ///
@@ -240,6 +262,15 @@ impl Helper {
     /// The kernel has no VLAN interfaces, or refuses this one.
     pub fn make_vlan(&self, on: &str, vlan: u16, wanted: &TwinWanted) -> Result<(), HelperError> {
         self.done(&Request::MakeVlan { on: on.to_owned(), vlan, wanted: wanted.clone() })
+    }
+
+    /// Takes over how to restore interfaces that a router has left prepared when it was killed, from a file, which is
+    /// removed. With `keep`, a kill of this router leaves its interfaces prepared, and such a file.
+    ///
+    /// # Errors
+    /// The helper is gone, or it was [told](Self::started) that the router has started.
+    pub fn inherit(&self, file: &Path, keep: bool) -> Result<(), HelperError> {
+        self.done(&Request::Inherit { file: file.to_owned(), keep })
     }
 
     /// Removes files and empty folders when the router has ended, which is another user then.

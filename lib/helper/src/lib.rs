@@ -17,6 +17,7 @@
 //! | `rehearsal.rs` | a helper whose system is pretended, for the fuzz target and tests of lib/router |
 //! | `reach.rs` | which capabilities the helper keeps |
 //! | `failure.rs` | why Linux refused something |
+//! | `kept.rs` | how to restore interfaces that a killed router has left prepared |
 //! | `carried.rs` | what an interface carries that is lost once a port takes its packets |
 //! | `files.rs` | the files of a configuration, opened for the router |
 //! | `links.rs` | its changes to Linux's interfaces, by netlink and `/proc/sys` |
@@ -38,6 +39,7 @@ pub mod confine;
 mod end;
 mod failure;
 mod files;
+mod kept;
 mod links;
 mod message;
 mod neighbors;

@@ -178,11 +178,21 @@ pub(super) enum Request {
         neighbors: Vec<NeighborChange>,
         namespace: Option<Namespace>,
     },
+    /// Interfaces of Linux, in the router's namespace, on which neighbors may be confirmed.
+    Follow(Vec<String>),
+    /// Neighbors that Linux is to ask whether they are still there, by their links' numbers.
+    ConfirmNeighbors(Vec<(u32, IpAddr)>),
     MakeVlan {
         /// The twin.
         on: String,
         vlan: u16,
         wanted: TwinWanted,
+    },
+    /// Interfaces that a router of this name was killed on are restored at the end as this file says, which is removed. If
+    /// `keep`, those of this router are not restored when it is killed, and the file says how.
+    Inherit {
+        file: PathBuf,
+        keep: bool,
     },
     /// Files and empty folders to remove when the router has ended, in this order: it is another user then.
     RemoveAtEnd(Vec<PathBuf>),

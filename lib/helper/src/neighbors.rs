@@ -2,6 +2,7 @@
 //! The router's neighbors and VLANs in Linux, inside the namespace of the calling thread.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use futures::TryStreamExt;
 use rtnetlink::packet_route::link::LinkAttribute;
@@ -43,6 +44,36 @@ pub(super) fn change(neighbors: &[NeighborChange], changeable: Option<&BTreeSet<
         result
     };
     with_netlink(apply)
+}
+
+/// Has Linux ask neighbors that it knows, on interfaces of these names and VLANs on them (NTF_USE). Continues after a
+/// refusal; the first one is the error.
+pub(super) fn confirm(neighbors: &[(u32, IpAddr)], interfaces: &BTreeSet<String>) -> Result<(), Failure> {
+    let ask = async |netlink: Handle| {
+        let (mut result, mut known) = (Ok(()), BTreeSet::new());
+        for name in interfaces {
+            // One may be gone.
+            known.extend(find(&netlink, name).await.ok().map(|link| link.header.index));
+        }
+        for (link, address) in neighbors {
+            if !known.contains(link) && !is_on(&netlink, *link, &known).await {
+                result = result.and(Err(format!("the interface {link} is no port of the router's").into()));
+                continue;
+            }
+            known.insert(*link);
+            let describe = |error: rtnetlink::Error| {
+                Failure::from(error).of(format_args!("Linux does not ask the neighbor {address}"))
+            };
+            result = result.and(confirm_neighbor(&netlink, *link, *address).await.map_err(describe));
+        }
+        result
+    };
+    with_netlink(ask)
+}
+
+async fn confirm_neighbor(netlink: &Handle, link: u32, address: IpAddr) -> Result<(), rtnetlink::Error> {
+    let wanted = netlink.neighbours().add(link, address).state(NeighbourState::None).flags(NeighbourFlags::Use);
+    absent_is_fine(wanted.replace().execute().await)
 }
 
 /// Whether a link, a VLAN of an operator's say, is on top of one of `links`, in the same namespace; one that is gone

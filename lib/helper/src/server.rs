@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::claims;
 use super::end::remove;
 use super::failure::Failure;
+use super::kept;
 use super::message::{AT_ONCE, Answer, PATIENCE, Request, SocketWanted, is_closed, ready, receive, send, together};
 use super::reach::Reach;
 use super::state::{Change, State};
@@ -284,10 +285,12 @@ impl<S: System> Server<S> {
         match request {
             Request::RemoveAtEnd(_)
             | Request::Configuration(_)
+            | Request::Follow(_)
+            | Request::Inherit { .. }
             | Request::OpenSocket { socket: SocketWanted::Listener(_), .. }
                 if self.state.started =>
             {
-                Err("files and listeners are named before the start".to_owned().into())
+                Err("files, listeners and interfaces are named before the start".to_owned().into())
             }
             Request::Configuration(path) => {
                 self.note(Change::Configuration(path));
@@ -328,6 +331,21 @@ impl<S: System> Server<S> {
             Request::ChangeNeighbors { neighbors, namespace } => {
                 let changeable = self.state.changeable(namespace.as_ref());
                 self.system.change_neighbors(neighbors, namespace.as_ref(), changeable)?;
+                done
+            }
+            Request::Inherit { file, keep } => {
+                let left = self.system.take_kept(&file);
+                let mut changes: Vec<_> = left.into_iter().map(Change::Preparing).collect();
+                changes.extend(keep.then_some(Change::Kept(file)));
+                self.note_all(changes);
+                done
+            }
+            Request::Follow(interfaces) => {
+                interfaces.into_iter().for_each(|name| self.note(Change::Followed(name)));
+                done
+            }
+            Request::ConfirmNeighbors(neighbors) => {
+                self.system.confirm_neighbors(neighbors, self.state.followed.clone())?;
                 done
             }
             Request::MakeVlan { on, vlan, wanted } => {
@@ -375,6 +393,9 @@ impl Server<Linux> {
         if self.state.restored {
             return;
         }
+        if is_closed(router) {
+            self.keep();
+        }
         while !self.state.undo.is_empty() {
             self.restore_some(router);
         }
@@ -393,7 +414,28 @@ impl Server<Linux> {
         // The kernel kills a thread that has blocked the signal of its crash, and the router logs nothing. Last, because
         // the log may have no reader.
         if was_killed {
-            tracing::warn!("the router was killed or has ended by force: its interfaces are restored");
+            match self.state.kept.is_some() {
+                true => tracing::warn!(
+                    "the router was killed or has ended by force: the in-kernel plane forwards on by its last tables until a \
+                     router of this name is started"
+                ),
+                false => tracing::warn!("the router was killed or has ended by force: its interfaces are restored"),
+            }
+        }
+    }
+
+    /// Leaves interfaces prepared for the in-kernel plane, which forwards there without its router, if that is wanted.
+    fn keep(&mut self) {
+        let Some(file) = self.state.kept.clone() else { return };
+        match kept::write(&file, &self.state.undo) {
+            Ok(()) => {
+                self.state.undo.clear();
+                self.state.remove.retain(|(path, _)| !path.starts_with(kept::PROGRAMS));
+            }
+            Err(error) => {
+                tracing::warn!("cannot write {}: {error}; the interfaces are restored", file.display());
+                self.state.kept = None;
+            }
         }
     }
 

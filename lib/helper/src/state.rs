@@ -24,8 +24,12 @@ pub(super) enum Change {
     Named(Option<Namespace>, String),
     /// A twin, or a VLAN on one: its name and number. One of the same name, which was made before, is gone.
     Link(Option<Namespace>, String, u32),
+    /// An interface of this name is a port that stays Linux's.
+    Followed(String),
     /// The VLAN or twin of this number was deleted.
     Deleted(Option<Namespace>, u32),
+    /// When the router is killed, its interfaces stay prepared, and this file says how to restore them.
+    Kept(PathBuf),
     /// A file or an empty folder is to be removed at the end, if it is still this one: device and inode.
     Remove(PathBuf, Option<(u64, u64)>),
     /// The router's configuration.
@@ -47,12 +51,16 @@ pub(super) struct State {
     pub undo: Vec<Undo>,
     /// What to remove at the end.
     pub remove: Vec<(PathBuf, Option<(u64, u64)>)>,
+    /// Where it is written how to restore interfaces that stay prepared when the router is killed.
+    pub kept: Option<PathBuf>,
     /// The router's configuration.
     pub configuration: Option<PathBuf>,
     /// The router's process.
     pub router: Option<u32>,
     namespaces: BTreeSet<Namespace>,
     names: BTreeSet<(Option<Namespace>, String)>,
+    /// Interfaces that are ports and stay Linux's.
+    pub followed: BTreeSet<String>,
     links: BTreeMap<(Option<Namespace>, String), u32>,
     /// Whether the router has started: it knows all interfaces and files by then.
     pub started: bool,
@@ -71,9 +79,11 @@ impl State {
             Change::Entered(namespace) => drop(self.namespaces.insert(namespace)),
             Change::Named(namespace, name) => drop(self.names.insert((namespace, name))),
             Change::Link(namespace, name, link) => drop(self.links.insert((namespace, name), link)),
+            Change::Followed(name) => drop(self.followed.insert(name)),
             Change::Deleted(namespace, link) => {
                 self.links.retain(|(place, _), number| *place != namespace || *number != link);
             }
+            Change::Kept(file) => self.kept = Some(file),
             Change::Remove(path, identity) => self.remove.push((path, identity)),
             Change::Configuration(path) => self.configuration = Some(path),
             Change::Router(process) => self.router = Some(process),
@@ -96,7 +106,17 @@ impl State {
         let undo = self.undo.iter().cloned().map(Change::Preparing);
         let configuration = self.configuration.clone().map(Change::Configuration);
         let started = self.started.then_some(Change::Started);
-        let all = router.into_iter().chain(entered).chain(named).chain(links).chain(files).chain(undo);
+        let followed = self.followed.iter().cloned().map(Change::Followed);
+        let kept = self.kept.clone().map(Change::Kept);
+        let all = router
+            .into_iter()
+            .chain(kept)
+            .chain(entered)
+            .chain(followed)
+            .chain(named)
+            .chain(links)
+            .chain(files)
+            .chain(undo);
         all.chain(configuration).chain(started).collect()
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::panic::AssertUnwindSafe;
@@ -19,7 +20,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::failure::{Failure, Refusal};
 use super::message::{LinkChange, LinkPreparation, NeighborChange, SocketWanted, TwinStatus, TwinWanted};
 use super::underlay::{self, Undo};
-use super::{links, neighbors, twins};
+use super::{kept, links, neighbors, twins};
 use crate::files::{self, Named};
 use crate::{privileges, sockets};
 
@@ -57,8 +58,12 @@ pub trait System {
         namespace: Option<&Namespace>,
         changeable: Changeable,
     ) -> Result<(), Failure>;
+    /// Has Linux ask neighbors, on interfaces of these names and VLANs on them.
+    fn confirm_neighbors(&mut self, neighbors: Vec<(u32, IpAddr)>, on: BTreeSet<String>) -> Result<(), Failure>;
     /// Makes a VLAN interface on a twin; returns its number.
     fn make_vlan(&mut self, on: String, vlan: u16, wanted: TwinWanted, changeable: Changeable) -> Result<u32, Failure>;
+    /// How to restore interfaces that were left prepared, from a file, which is removed.
+    fn take_kept(&mut self, file: &Path) -> Vec<Undo>;
     /// Which file or folder a path leads to: device and inode.
     fn identity(&mut self, path: &Path) -> Option<(u64, u64)>;
     /// Opens a file of a configuration.
@@ -113,9 +118,18 @@ impl System for Linux {
         inside(namespace, move || neighbors::change(&neighbors, changeable.as_ref()))
     }
 
+    fn confirm_neighbors(&mut self, neighbors: Vec<(u32, IpAddr)>, on: BTreeSet<String>) -> Result<(), Failure> {
+        inside(None, move || neighbors::confirm(&neighbors, &on))
+    }
+
     fn make_vlan(&mut self, on: String, vlan: u16, wanted: TwinWanted, changeable: Changeable) -> Result<u32, Failure> {
         let make = move |wanted: TwinWanted| neighbors::make_vlan(&on, vlan, &wanted, changeable.as_ref());
         inside(wanted.namespace.clone().as_ref(), move || make(wanted))
+    }
+
+    fn take_kept(&mut self, file: &Path) -> Vec<Undo> {
+        let left = kept::take(file);
+        inside(None, move || underlay::still_there(left)).unwrap_or_default()
     }
 
     fn identity(&mut self, path: &Path) -> Option<(u64, u64)> {

@@ -200,6 +200,20 @@ impl Undo {
     }
 }
 
+/// Those whose interface still has its number and its name.
+pub(super) fn still_there(all: Vec<Undo>) -> Result<Vec<Undo>, Failure> {
+    let look = async |netlink: Handle| {
+        let mut left = Vec::new();
+        for undo in all {
+            if name_of(&netlink, undo.index).await?.as_ref() == Some(&undo.name) {
+                left.push(undo);
+            }
+        }
+        Ok(left)
+    };
+    with_netlink(look)
+}
+
 /// Restores interfaces, whatever their names are now, one after the other: what the kernel does to an interface it does
 /// under a lock, which several threads would only hand around. Each is `done` as soon as it is. One that is gone needs
 /// nothing.

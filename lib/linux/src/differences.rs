@@ -30,7 +30,12 @@ impl Follower {
         for (index, _, missing) in self.missing_addresses() {
             found.extend(missing.into_iter().map(|address| (index, self.missing_address(index, address))));
         }
-        found.extend(self.settings.forwarding_off.iter().map(|v6| (0, forwarding_off(*v6))));
+        let is_off = |v6: &bool| match self.is_linuxs() {
+            true => self.network_settings(*v6, NetworkSettings::ALL).forwarding == Some(false),
+            false => self.settings.forwarding_off.contains(v6),
+        };
+        let is_linuxs = self.is_linuxs();
+        found.extend([false, true].iter().filter(|v6| is_off(v6)).map(|v6| (0, forwarding_off(*v6, is_linuxs))));
         found.extend([false, true].into_iter().filter_map(|v6| Some((0, self.does_not_forward(v6)?))));
         for (index, known) in &self.links {
             found.extend(self.group_neighbors_on(*index, known).map(|sentence| (*index, sentence)));
@@ -55,6 +60,9 @@ impl Follower {
     fn other_mac(&self, known: &Known, port: &Port) -> Option<String> {
         let (name, found, mac) = (&known.link.name, known.link.mac.filter(|_| has_other_mac(known, port))?, port.mac);
         Some(match known.link.vlan {
+            _ if self.is_linuxs() => format!(
+                "{name} has the MAC address {found}, and its port {mac}: Linux alone forwards what is sent to the former"
+            ),
             None if self.setup.helper => {
                 format!(
                     "the twin {name} was given the MAC address {found}, and its port receives by {mac} alone: it gets that back"
@@ -179,11 +187,17 @@ fn link_number(known: &Known) -> i32 {
 }
 
 /// An operator has switched off Linux's forwarding, and may mean the router's.
-fn forwarding_off(v6: bool) -> String {
+fn forwarding_off(v6: bool, is_linuxs: bool) -> String {
     let (name, family) = match v6 {
         true => ("net.ipv6.conf.all.forwarding", "IPv6"),
         false => ("net.ipv4.ip_forward", "IPv4"),
     };
+    if is_linuxs {
+        return format!(
+            "{name} is 0: Linux drops what the in-kernel plane leaves to it, and the plane forwards {family} all the same: \
+             `sysctl {name}=1` lets Linux forward"
+        );
+    }
     format!(
         "{name} was set to 0, and the router forwards {family} all the same: that is about Linux alone; a twin that is set down \
          (`ip link set`) stops its port"

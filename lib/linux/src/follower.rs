@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::status::Counters;
 use crate::translate::Policy;
 use crate::{Effect, FeedId, HelperRequest, Identity, Input, Report, Setup, Table};
-use perigee_config::{Feed as FeedChoice, Linux, Neighbor};
+use perigee_config::{Feed as FeedChoice, Linux, Neighbor, Stack};
 use perigee_net::{Exception, InterfaceAddress, InterfaceId, LinuxOnly, MacAddr, Prefix, RouteKey};
 use perigee_netlink::message::{Address, Link, Message, Rule};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -61,6 +61,8 @@ pub struct Follower {
     pub(crate) group_neighbors: BTreeMap<(u32, IpAddr), MacAddr>,
     /// Those that it has taken out again, and how often: Linux has yet to say so.
     pub(crate) taken_out: HashMap<NeighborKey, u32>,
+    /// Neighbors that Linux has not heard from for a while, where it does not see what is sent to them.
+    pub(crate) unconfirmed: BTreeSet<(u32, IpAddr)>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a
     /// notification.
     pub(crate) appended: BTreeSet<RouteId>,
@@ -133,6 +135,7 @@ impl Follower {
             by_hand: HashMap::new(),
             group_neighbors: BTreeMap::new(),
             taken_out: HashMap::new(),
+            unconfirmed: BTreeSet::new(),
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             multicast: Multicast::default(),
@@ -187,6 +190,7 @@ impl Follower {
     pub fn handle_timeout(&mut self, now: u64, table: &dyn Table) {
         self.next_tick = now + TICK;
         self.repair_twins(table);
+        self.confirm_neighbors();
         self.refill(now, table);
         self.audit_when_due(now);
     }
@@ -269,9 +273,15 @@ impl Follower {
         self.setup.helper = false;
     }
 
-    /// Asks the helper, if there is one.
+    /// Whether the stack is Linux's, whose interfaces the ports are.
+    pub(crate) fn is_linuxs(&self) -> bool {
+        self.setup.stack == Stack::Linux
+    }
+
+    /// Asks the helper, if there is one. Nothing of Linux's own interfaces is changed.
     pub(crate) fn ask_helper(&mut self, request: HelperRequest) {
-        if self.setup.helper {
+        let changes_nothing = matches!(request, HelperRequest::Sockets(_) | HelperRequest::Confirm(_));
+        if self.setup.helper && (changes_nothing || !self.is_linuxs()) {
             self.effect(Effect::Helper(request));
         }
     }

@@ -36,6 +36,7 @@ impl Follower {
             seen.links.insert(link.index);
         }
         self.refuse_service_vlan(&link);
+        self.find_own(&link);
         let Link { index, up, carrier, .. } = link;
         let known = self.links.entry(index).or_insert_with(|| Known {
             link: link.clone(),
@@ -48,7 +49,7 @@ impl Follower {
         let changed = known.link != link;
         let renamed = (known.link.name != link.name).then(|| known.link.name.clone());
         known.link = link;
-        if let Some(before) = renamed.filter(|_| self.port_of(index).is_some()) {
+        if let Some(before) = renamed.filter(|_| self.port_of(index).is_some() && !self.is_linuxs()) {
             tracing::info!("the twin {before} was renamed to {}, and stays the port's", self.links[&index].link.name);
         }
         // The link may be new, but already known by the values it was inserted with.
@@ -64,6 +65,20 @@ impl Follower {
         if went_down || lost_objects || resized {
             // When a link goes down, the kernel removes its IPv4 routes without a notification.
             self.request_resync();
+        }
+    }
+
+    /// A port's own interface may have been made again, or have another MAC address.
+    fn find_own(&mut self, link: &Link) {
+        let is_own = |port: &&mut Port| port.twin.is_none() && port.own.as_ref() == Some(&link.name);
+        if let Some(port) = self.setup.ports.iter_mut().find(is_own) {
+            port.twin = Some(link.index);
+            self.stale = true;
+        }
+        if self.is_linuxs()
+            && let (Some(port), Some(mac)) = (self.port_of(link.index), link.mac)
+        {
+            self.setup.ports[port].mac = mac;
         }
     }
 
@@ -132,7 +147,8 @@ impl Follower {
 
     /// A link is in another namespace now. A twin cannot be followed there.
     pub(crate) fn link_is_moved(&mut self, now: u64, index: u32) {
-        if let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port) && !self.namespace_gone) {
+        let is_twin = |port: &usize| !self.is_linuxs() && !self.making.contains(port) && !self.namespace_gone;
+        if let Some(port) = self.port_of(index).filter(is_twin) {
             let twin = &self.setup.ports[port].name;
             match &self.setup.namespace {
                 Some(namespace) => tracing::warn!(
@@ -149,7 +165,7 @@ impl Follower {
     }
 
     pub(crate) fn link_is_gone(&mut self, now: u64, index: u32) {
-        if let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port))
+        if let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port) && !self.is_linuxs())
             && self.links.contains_key(&index)
             && !self.namespace_gone
         {
@@ -166,6 +182,10 @@ impl Follower {
         self.stale = true;
         self.request_resync();
         let Some(port) = self.port_of(index).filter(|port| !self.making.contains(port)) else { return };
+        if self.is_linuxs() {
+            self.setup.ports[port].twin = None;
+            return;
+        }
         let just_gone = known.gone.into_iter().filter(|(when, _)| now.saturating_sub(*when) < JUST_GONE);
         let had = known.addresses.into_iter().map(|address| address.with_prefix);
         let addresses = had.chain(just_gone.map(|(_, address)| address)).collect();
@@ -277,8 +297,12 @@ impl Follower {
         let mut now = before.clone();
         for (link, id) in &self.by_link {
             if let (Some(known), Some(interface)) = (self.links.get(link), now.get_mut(usize::from(id.0))) {
-                let largest = self.port_by_number(interface.port).map_or(0, |port| port.mtu);
+                let port = self.port_by_number(interface.port);
+                let largest = port.map_or(0, |port| if self.is_linuxs() { u16::MAX } else { port.mtu });
                 overlay(interface, known, largest);
+                if let Some(mac) = known.link.mac.filter(|_| self.is_linuxs()) {
+                    interface.mac = mac;
+                }
             }
         }
         self.down_with_their_links(&mut now);

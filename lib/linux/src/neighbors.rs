@@ -13,6 +13,9 @@
 //! The slow path's neighbors go to Linux with a protocol number and as learned elsewhere (NTF_EXT_LEARNED): these two
 //! mark them, and do not come back. Whoever changes such an entry by hand leaves the number in it, and takes off the
 //! flag.
+//!
+//! Where the stack is Linux's, its neighbors are the router's, in whatever state, as long as they have a MAC address. The
+//! router has none of its own.
 
 use crate::dump::Seen;
 use crate::follower::{Follower, NeighborKey};
@@ -22,10 +25,16 @@ use perigee_net::MacAddr;
 use perigee_netlink::message::Neighbor;
 use std::net::IpAddr;
 
+/// How many neighbors Linux is asked to confirm at a time: four times a second.
+const CONFIRMED_AT_ONCE: usize = 32;
+
 impl Follower {
     pub(crate) fn neighbor_is_there(&mut self, id: FeedId, dumped: bool, neighbor: &Neighbor) {
         self.note_group(neighbor);
         let Some(key) = self.neighbor_here(neighbor) else { return };
+        if self.is_linuxs() {
+            return self.neighbor_of_linux(id, dumped, key, neighbor);
+        }
         let (interface, address) = key;
         let mac = neighbor.mac.filter(|mac| mac.is_unicast());
         if is_own(neighbor) {
@@ -63,8 +72,36 @@ impl Follower {
         }
     }
 
+    /// A neighbor of Linux's own stack: what Linux sends to, the router sends to, for as long as Linux does.
+    fn neighbor_of_linux(&mut self, id: FeedId, dumped: bool, key: NeighborKey, neighbor: &Neighbor) {
+        if let Some(seen) = self.feed(id).and_then(|feed| feed.dump_of(dumped)) {
+            seen.neighbors.insert(key);
+        }
+        let by_link = (neighbor.link, neighbor.address);
+        match neighbor.stale {
+            true => self.unconfirmed.insert(by_link),
+            false => self.unconfirmed.remove(&by_link),
+        };
+        let (interface, address) = key;
+        match neighbor.mac.filter(|mac| mac.is_unicast()) {
+            Some(mac) if self.permanent.insert(key, mac) == Some(mac) => {}
+            Some(mac) => self.effect(Effect::SetNeighbor { interface, address, mac }),
+            None => self.not_permanent(key),
+        }
+    }
+
+    /// Has Linux ask some of the neighbors that it has not heard from for a while. It does so by itself before it sends
+    /// to them, and does not see what the router sends.
+    pub(crate) fn confirm_neighbors(&mut self) {
+        let some: Vec<_> = std::iter::from_fn(|| self.unconfirmed.pop_first()).take(CONFIRMED_AT_ONCE).collect();
+        if !some.is_empty() {
+            self.ask_helper(HelperRequest::Confirm(some));
+        }
+    }
+
     pub(crate) fn neighbor_is_gone(&mut self, neighbor: &Neighbor) {
         self.group_neighbors.remove(&(neighbor.link, neighbor.address));
+        self.unconfirmed.remove(&(neighbor.link, neighbor.address));
         if let Some(key) = self.neighbor_here(neighbor) {
             self.by_hand.remove(&key);
             self.not_permanent(key);
@@ -152,7 +189,7 @@ impl Follower {
     /// The slow path has found a neighbor, or lost it: Linux should know, too.
     pub(crate) fn neighbor_for_linux(&mut self, key: NeighborKey, mac: Option<MacAddr>) {
         // Linux knows what an operator has set in it.
-        if self.setup.helper && !self.permanent.contains_key(&key) {
+        if self.setup.helper && !self.is_linuxs() && !self.permanent.contains_key(&key) {
             self.unreported.insert(key, mac);
         }
     }

@@ -2,7 +2,7 @@
 //! Inputs and effects, and the router's tables as the follower sees them.
 
 use crate::AuditReport;
-use perigee_config::{Linux, Neighbor};
+use perigee_config::{Linux, Neighbor, Stack};
 use perigee_fib::{FibError, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib};
 use perigee_helper::{LinkChange, LinkPreparation, NeighborChange, TwinWanted};
 use perigee_net::{
@@ -142,6 +142,8 @@ pub enum HelperRequest {
     Twin(usize, TwinWanted),
     /// Prepare an interface under a port again, as it was deleted and made again.
     Prepare(LinkPreparation),
+    /// Have Linux ask these neighbors, by their links' numbers, whether they are still there.
+    Confirm(Vec<(u32, IpAddr)>),
     /// Open the sockets by which Linux is followed again, with room for this many bytes of notifications.
     Sockets(usize),
 }
@@ -163,6 +165,9 @@ pub struct Setup {
     pub addresses: Vec<Vec<InterfaceAddress>>,
     /// The configuration's neighbors.
     pub neighbors: Vec<Neighbor>,
+    /// Whose stack answers for the router's addresses. If it is Linux's, ports have no twins: their own interfaces are
+    /// followed instead, and nothing of them is changed.
+    pub stack: Stack,
     /// Whether there is a helper to ask.
     pub helper: bool,
     /// Which feeds there are, the kernel's first.
@@ -181,8 +186,10 @@ pub struct Port {
     pub mtu: u16,
     /// The configuration's addresses of its interface.
     pub addresses: Vec<InterfaceAddress>,
-    /// Linux's number of its twin, if it has one.
+    /// Linux's number of its twin, if it has one; of its own interface, if the stack is Linux's.
     pub twin: Option<u32>,
+    /// The name of its own interface, if the stack is Linux's.
+    pub own: Option<String>,
     /// Whether it has a link.
     pub up: bool,
 }

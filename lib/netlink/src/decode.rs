@@ -337,6 +337,7 @@ fn neighbor(body: &[u8]) -> Result<Option<Neighbor>, Malformed> {
     const EXTERNAL: u8 = 0x10;
     const INCOMPLETE: u16 = 0x01;
     const REACHABLE: u16 = 0x02;
+    const STALE: u16 = 0x04;
     const FAILED: u16 = 0x20;
     const NO_ARP: u16 = 0x40;
     const PERMANENT: u16 = 0x80;
@@ -361,6 +362,7 @@ fn neighbor(body: &[u8]) -> Result<Option<Neighbor>, Malformed> {
         mac: link_address.filter(|_| usable),
         permanent: state & (PERMANENT | NO_ARP) != 0,
         reachable: state & REACHABLE != 0,
+        stale: state & STALE != 0,
         failed: state & FAILED != 0,
         external: head[10] & EXTERNAL != 0,
         protocol,

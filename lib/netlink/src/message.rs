@@ -137,6 +137,8 @@ pub struct Neighbor {
     pub permanent: bool,
     /// It was confirmed a short while ago (NUD_REACHABLE).
     pub reachable: bool,
+    /// It was confirmed once, and nobody has sent to it since (NUD_STALE).
+    pub stale: bool,
     /// It does not answer, or somebody has said so (NUD_FAILED).
     pub failed: bool,
     /// A program keeps it up to date (NTF_EXT_LEARNED). Whoever changes the entry by hand takes this mark off.

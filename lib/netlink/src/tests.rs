@@ -317,6 +317,7 @@ fn messages_say_what_they_say() {
         mac: Some(MacAddr([2, 0, 0, 0, 0, 9])),
         permanent: true,
         reachable: false,
+        stale: false,
         failed: false,
         external: false,
         protocol: 4,

@@ -15,7 +15,7 @@ pub(crate) use helper_requests::ReloadChange;
 use helper_requests::{Done, HelperThread};
 use perigee_api::answers::{self, LinuxStatus};
 use perigee_api::{ApiError, Reply};
-use perigee_config::Config;
+use perigee_config::{Config, Stack};
 use perigee_fib::FibWriter;
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, HelperError, HelperHealth, LinkChange, NetlinkSockets, TwinStatus, TwinWanted};
@@ -120,10 +120,11 @@ impl LinuxSide {
             linux: config.linux.clone(),
             identity: identity(namespace.as_ref()),
             namespace: namespace.clone(),
-            ports: ports.iter().zip(&config.interfaces).map(port).collect(),
+            ports: ports.iter().zip(&config.interfaces).map(|port| of_linux(port, config.router.stack)).collect(),
             configured: config.interfaces.len(),
             addresses: config.interfaces.iter().map(|interface| interface.addresses.clone()).collect(),
             neighbors: config.neighbors.clone(),
+            stack: config.router.stack,
             helper: thread.is_some() && follows,
             feeds: feeds.iter().map(|feed| feed.id).collect(),
         });
@@ -171,6 +172,11 @@ impl LinuxSide {
         let addresses = config.interfaces.iter().map(|interface| interface.addresses.clone()).collect();
         let (configured, neighbors) = (config.interfaces.len(), config.neighbors.clone());
         self.follower.configure(config.linux.clone(), addresses, configured, neighbors);
+    }
+
+    /// Whether everything that Linux says was read once, or nothing is read.
+    pub fn is_complete(&self) -> bool {
+        self.feeds.is_empty() || self.follower.is_ready_for(FeedId::Zebra)
     }
 
     /// Whether an update was only taken in part, so that there is more to do immediately.
@@ -297,6 +303,11 @@ impl LinuxSide {
         self.follower.begin_audit(now, repair);
     }
 
+    /// Whether somebody waits for the audit: the others are the configuration's.
+    pub fn audit_is_asked_for(&self) -> bool {
+        !self.audits.is_empty()
+    }
+
     /// The replies whose dump has come.
     pub fn resynced(&mut self) -> Vec<Reply<LinuxStatus>> {
         let done = self.follower.resyncs();
@@ -373,7 +384,7 @@ impl Turn {
 }
 
 /// A port, as the follower knows it. The first interfaces of the configuration are the ports' own.
-fn port((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface)) -> Port {
+fn of_linux((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface), stack: Stack) -> Port {
     Port {
         name: open.name.clone(),
         number: open.info.port,
@@ -381,6 +392,7 @@ fn port((open, interface): (&crate::ports::OpenPort, &perigee_config::Interface)
         mtu: open.info.mtu,
         addresses: interface.addresses.clone(),
         twin: open.twin.as_ref().map(|twin| twin.entry().index),
+        own: open.below().filter(|_| stack == Stack::Linux).map(str::to_owned),
         up: false,
     }
 }

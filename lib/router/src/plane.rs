@@ -38,6 +38,10 @@ pub trait KernelPlane: Send + Sync {
     /// It cannot; it gives all packets to workers then.
     fn publish(&self, tables: &Tables) -> Result<(), Refusal>;
 
+    /// The tables that are published next, or were last, have everything that Linux says: what a router that was killed
+    /// has left in the kernel may go.
+    fn is_complete(&self) {}
+
     /// Gives all packets to workers from the next one on. To be called after a [`grace`](Self::grace) period.
     fn stand_aside(&self);
 

@@ -28,6 +28,9 @@ use underlay::Underlay;
 
 use crate::wiring::SlowQueues;
 
+/// The driver of ports whose interfaces stay Linux's.
+const LINUXS: &str = "xdp-linux";
+
 /// A port, as the caller has opened it for the slow path.
 pub struct RouterPort {
     /// The port itself.
@@ -65,9 +68,14 @@ impl OpenPort {
         Some(LinkLosses { receive_dropped: dropped, ..losses })
     }
 
+    /// The Linux interface under it, if there is one.
+    pub(crate) fn below(&self) -> Option<&str> {
+        self.below.as_deref()
+    }
+
     /// Whether an XDP program takes the interface's frames before Linux looks at them.
     fn by_xdp(&self) -> bool {
-        ["xdp", "net_af_xdp"].contains(&self.info.driver.as_str())
+        ["xdp", "net_af_xdp", LINUXS].contains(&self.info.driver.as_str())
     }
 }
 
@@ -220,6 +228,9 @@ impl Ports {
             let port = under(&name)?;
             let info = &port.info;
             tracing::info!("the interface {name} was made again");
+            if info.driver == LINUXS {
+                return None;
+            }
             let mut preparation = LinkPreparation::new(&name, mac, info.mac, info.mtu);
             // With AF_XDP the kernel does not hear what the port hears, and a card would not receive for an address
             // that it has not.

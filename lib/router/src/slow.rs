@@ -64,6 +64,9 @@ const LOSSES: u64 = 1_000_000_000;
 /// ns.
 const COMMIT_PAUSE: u64 = 250_000_000;
 
+/// How long Linux's first dump is waited for, in ns.
+const LONGEST_DUMP: u64 = 30_000_000_000;
+
 /// The configuration, and where it came from.
 pub struct Settings {
     /// The configuration in force.
@@ -164,6 +167,8 @@ pub struct SlowThread {
     next_losses: u64,
     /// When changes were last made visible.
     committed: u64,
+    /// The in-kernel plane knows that the tables have everything that Linux says.
+    complete: bool,
     started: u64,
 }
 
@@ -187,6 +192,7 @@ impl SlowThread {
             next_housekeeping: 0,
             next_losses: 0,
             committed: 0,
+            complete: false,
             started: (parts.clock)(),
             parts,
         };
@@ -238,6 +244,7 @@ impl SlowThread {
         busy |= self.mind_links(now);
         self.parts.assistants.publish(&self.slow);
         self.commit(now);
+        self.say_complete(now);
         busy |= self.go_on_with_audit();
         if !self.reloading.is_empty() {
             self.answer_reloads();
@@ -261,6 +268,15 @@ impl SlowThread {
         if forwarding.uncommitted() && (forwarding.publish_is_cheap() || !more_to_come) {
             forwarding.publish_or_warn();
             self.committed = self.now();
+        }
+    }
+
+    /// Tells the in-kernel plane once that the tables have everything that Linux says; after a while in any case.
+    fn say_complete(&mut self, now: u64) {
+        let waited = now.saturating_sub(self.started) > LONGEST_DUMP;
+        if !self.complete && (waited || self.linux.is_complete()) && !self.parts.forwarding.uncommitted() {
+            self.complete = true;
+            self.parts.workers.plane().into_iter().for_each(|plane| plane.is_complete());
         }
     }
 

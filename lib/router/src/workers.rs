@@ -39,6 +39,11 @@ impl Workers {
         Workers { plane, ..self }
     }
 
+    /// The in-kernel plane, if there is one.
+    pub(crate) fn plane(&self) -> Option<&dyn KernelPlane> {
+        self.plane.as_deref()
+    }
+
     /// How many packets the in-kernel plane has decided about by a filter, by its place in the configuration.
     pub(crate) fn kernel_hits(&self, index: usize) -> u64 {
         self.plane.as_ref().map_or(0, |plane| plane.hits(index))

@@ -5,7 +5,7 @@ use super::ports::Opened;
 use super::start::Start;
 use anyhow::{Context as _, Result};
 use perigee_config as config;
-use perigee_config::{Config, FpmAddress, FpmGuest};
+use perigee_config::{Config, FpmAddress, FpmGuest, Stack};
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, SocketFile, SocketWanted, TwinStatus, TwinWanted, open_links, open_plain, privileges};
 use perigee_net::{InterfaceAddress, MacAddr};
@@ -62,7 +62,7 @@ pub(super) fn make_vlans(config: &Config, opened: &Opened) {
     }
 }
 
-/// Starts to follow Linux, if there are twins, and the links under ports.
+/// Starts to follow Linux, if there are twins or it is the router, and the links under ports.
 ///
 /// With a unix socket for FPM comes its file.
 pub(super) fn follow_linux(
@@ -76,7 +76,7 @@ pub(super) fn follow_linux(
     };
     let (mut feeds, mut below, mut socket) = (LinuxFeeds::default(), None, None);
     let Some(helper) = &opened.helper else { return Ok((feeds, below, socket)) };
-    if config.ports.iter().any(|port| port.twin) {
+    if config.router.stack == Stack::Linux || config.ports.iter().any(|port| port.twin) {
         let sockets = helper.netlink(config.linux.receive_buffer as usize, config.router.namespace.as_ref())?;
         feeds.netlink = Some(Box::new(follow(sockets, Scope::Everything, bell())?));
         let questions = helper.open_socket(SocketWanted::Dumps, config.router.namespace.as_ref())?;

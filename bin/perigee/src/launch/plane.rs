@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
 //! The in-kernel plane of a router: loaded while there are privileges, then shown the tables by a thread without any.
 
+mod pins;
 mod vanished;
 
 use anyhow::{Context as _, Result};
 use perigee_config as config;
-use perigee_config::{Config, Plane};
+use perigee_config::{Config, Plane, Stack};
 use perigee_fib::Arena;
 use perigee_modules::{Counters, Tables};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use perigee_router::{KernelPlane, PlaneShare, Refusal};
-use perigee_socket::{Below, FrameProgram, attach, takes_redirected};
+use perigee_socket::{Below, FrameProgram, Watch, attach, replace, takes_redirected};
 use perigee_xdp::layout;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
+use pins::Pins;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use vanished::{DeviceCounters, Watched};
@@ -28,6 +31,8 @@ const FRESH: Duration = Duration::from_millis(5);
 pub(super) struct XdpPlane {
     loaded: LoadedPlane,
     counted: PlaneCounters,
+    up: Up,
+    pins: Option<Pins>,
     state: Mutex<State>,
     sum: Mutex<Sum>,
     devices: Mutex<DeviceCounters>,
@@ -44,6 +49,12 @@ struct State {
     /// When a port was asked last, and the place of the next one.
     checked: Instant,
     next: usize,
+    /// Interfaces where a program of a router that was killed forwards on, and their ports' names.
+    inherited: Vec<(OwnedFd, String)>,
+    /// The tables are complete: this router's program is to take its place.
+    complete: bool,
+    /// Ports that stay Linux's: workers get copies of what Linux gets while there is a capture or a trace.
+    watches: Vec<Watch>,
     /// By family: a warning about too many rules was logged.
     said: [bool; 2],
 }
@@ -96,6 +107,7 @@ pub(super) fn asks_for_plane(port: &config::Port) -> bool {
 impl XdpPlane {
     /// Loads it, if a port asks for it.
     pub(super) fn load(config: &Config) -> Result<Option<Arc<XdpPlane>>> {
+        let pins = Pins::new(config)?;
         if !config.ports.iter().any(asks_for_plane) {
             return Ok(None);
         }
@@ -117,11 +129,28 @@ impl XdpPlane {
             changed: false,
             checked: Instant::now(),
             next: 0,
+            inherited: Vec::new(),
+            watches: Vec::new(),
+            complete: false,
             said: [false; 2],
         };
         let devices = DeviceCounters::open().context("/proc has no counters of interfaces")?;
         let (state, sum, devices) = (Mutex::new(state), Mutex::new(sum), Mutex::new(devices));
-        Ok(Some(Arc::new(XdpPlane { loaded, counted, state, sum, devices })))
+        let up = match config.router.stack {
+            Stack::Perigee => Up::Socket,
+            Stack::Linux => Up::Linux,
+        };
+        Ok(Some(Arc::new(XdpPlane { loaded, counted, up, pins, state, sum, devices })))
+    }
+
+    /// What is to be removed when the router ends in order, though it would outlive a router that is killed.
+    pub(super) fn pins(&self) -> Vec<PathBuf> {
+        self.pins.as_ref().map(Pins::all).unwrap_or_default()
+    }
+
+    /// Lets workers see what a port gives to Linux while there is a capture or a trace.
+    pub(super) fn watch_by(&self, watch: Watch) {
+        lock(&self.state).watches.push(watch);
     }
 
     /// The program for a port with this number and name.
@@ -154,15 +183,24 @@ impl XdpPlane {
         let name = known.name.clone();
         state.changed |= changed;
         drop(state);
+        let others = self.others();
         match (sends, port.in_driver) {
             (true, _) => tracing::info!("port {name}: the in-kernel plane sends by it"),
             (false, false) => tracing::info!(
-                "port {name}: its driver runs no XDP program, so that workers send what ports with one receive for it"
+                "port {name}: its driver runs no XDP program, so that {others} what ports with one receive for it"
             ),
             (false, true) => tracing::warn!(
-                "port {name}: workers send what leaves by it, as its driver would drop what the in-kernel plane \
+                "port {name}: {others} what leaves by it, as its driver would drop what the in-kernel plane \
                  redirects to it; of a veth pair, the other end needs `ethtool -K PEER gro on`"
             ),
+        }
+    }
+
+    /// Who sends what the plane does not.
+    fn others(&self) -> &'static str {
+        match self.up {
+            Up::Socket => "workers send",
+            Up::Linux => "Linux sends",
         }
     }
 
@@ -205,8 +243,9 @@ impl XdpPlane {
         state.changed = true;
         drop(state);
         tracing::warn!(
-            "port {name}: packets that the in-kernel plane sends by it do not leave it, so workers send them from now on: run \
-             `ethtool -K PEER gro on` at the other end, then restart the router"
+            "port {name}: packets that the in-kernel plane sends by it do not leave it, so {} them from now on: run \
+             `ethtool -K PEER gro on` at the other end, then restart the router",
+            self.others()
         );
     }
 
@@ -219,6 +258,16 @@ impl XdpPlane {
             sum.at = Some(Instant::now());
         }
         sum
+    }
+
+    /// Forwards by these tables instead of those of a router that was killed.
+    fn take_over(&self, attached: &OwnedFd, port: &str) {
+        match self.loaded.program().and_then(|program| replace(attached, program)) {
+            Ok(()) => tracing::info!("port {port}: the in-kernel plane takes over from that of the router before"),
+            Err(error) => tracing::warn!(
+                "port {port}: the in-kernel plane of the router before is still there ({error}): start again"
+            ),
+        }
     }
 
     /// Counts hits of these filters, given by their numbers in the configuration, from zero.
@@ -235,12 +284,16 @@ impl State {
     }
 
     /// Says once that there are too many rules.
-    fn say_rules(&mut self) {
+    fn say_rules(&mut self, up: Up) {
+        let (who, forward) = match up {
+            Up::Socket => ("workers", "forward"),
+            Up::Linux => ("Linux", "forwards"),
+        };
         let now = self.view.too_many_rules();
         for (family, (now, said)) in ["IPv4", "IPv6"].into_iter().zip(now.into_iter().zip(&mut self.said)) {
             if now && !*said {
                 tracing::warn!(
-                    "workers forward all packets of {family}: of filters, steers and Linux's exceptions there are \
+                    "{who} {forward} all packets of {family}: of filters, steers and Linux's exceptions there are \
                      more than the {} that the in-kernel plane compares a packet with",
                     layout::RULES
                 );
@@ -265,14 +318,23 @@ impl KernelPlane for XdpPlane {
             let _ = state.view.hand_on_everything(&ports);
             return Err(error.into());
         }
-        state.say_rules();
+        state.say_rules(self.up);
+        state.watches.iter().for_each(|watch| watch.set(tables.tapped()));
+        let inherited = if state.complete { std::mem::take(&mut state.inherited) } else { Vec::new() };
         let filters: Vec<u32> = state.view.filters().iter().map(|rule| rule.number).collect();
         let renewed = state.view.take_renewed();
         drop(state);
         if renewed {
             self.count_filters(filters);
         }
+        inherited.into_iter().for_each(|(attached, port)| self.take_over(&attached, &port));
         Ok(())
+    }
+
+    fn is_complete(&self) {
+        let mut state = lock(&self.state);
+        state.complete = true;
+        state.changed |= !state.inherited.is_empty();
     }
 
     fn stand_aside(&self) {
@@ -319,7 +381,9 @@ impl KernelPlane for XdpPlane {
         let known = lock(&self.state).ports.iter().any(|known| known.port.number == port);
         let sum = self.sum();
         let own = sum.plane.ports.get(usize::from(port) + 1).filter(|_| known)?;
-        Some(PlaneShare { finished: own.received, sent: own.sent, handed_on: own.handed_on })
+        // What goes to Linux counts as received here, what goes to workers there.
+        let passed = if self.up == Up::Linux { own.handed_on } else { 0 };
+        Some(PlaneShare { finished: own.received.saturating_sub(passed), sent: own.sent, handed_on: own.handed_on })
     }
 
     fn counters(&self) -> Arc<Counters> {
@@ -349,7 +413,7 @@ impl FrameProgram for PortProgram {
     fn attach(&self, below: &Below<'_>, in_driver: bool) -> io::Result<OwnedFd> {
         let link = below.index.unsigned_abs();
         // The kernel is asked soon whether the port sends. Until then workers send its packets.
-        let port = PlanePort { number: self.number, link, up: Up::Socket, in_driver, sends: false };
+        let port = PlanePort { number: self.number, link, up: self.plane.up, in_driver, sends: false };
         {
             let mut state = lock(&self.plane.state);
             let known = state.ports.iter().position(|known| known.port.number == self.number);
@@ -366,7 +430,17 @@ impl FrameProgram for PortProgram {
             state.changed = true;
         }
         self.plane.loaded.set_device(self.place(), link).map_err(io::Error::other)?;
-        attach(self.plane.loaded.program()?, link, in_driver)
+        let Some(pins) = &self.plane.pins else { return attach(self.plane.loaded.program()?, link, in_driver) };
+        if let Some(left) = pins.take(&self.name, link, in_driver)? {
+            lock(&self.plane.state).inherited.push((left.try_clone()?, self.name.clone()));
+            return Ok(left);
+        }
+        let attached = attach(self.plane.loaded.program()?, link, in_driver)?;
+        if let Err(error) = pins.keep(&self.name, &attached, in_driver) {
+            // As an interface was made again, and there is no privilege for it any more.
+            tracing::warn!("port {}: if the router is killed, the in-kernel plane ends with it: {error}", self.name);
+        }
+        Ok(attached)
     }
 }
 

@@ -7,17 +7,17 @@ use super::start::Start;
 use crate::filters;
 use anyhow::{Context as _, Result, anyhow};
 use perigee_config as config;
-use perigee_config::{Config, LinuxDriver};
+use perigee_config::{Config, LinuxDriver, Stack};
 use perigee_dpdk::{self as dpdk, DpdkPort, Eal, FlowRule, MBUF, MbufPool, PoolConfig, PortConfig};
 use perigee_helper::twin::Twin;
 use perigee_helper::{Helper, LinkPreparation, Refused, TwinStatus};
 use perigee_net::MacAddr;
 use perigee_packet::{Cutting, Pool, Port, PortInfo, ReceiveQueue, TransmitQueue};
 use perigee_router::{PortQueues, RouterPort};
-use perigee_socket::{Buffers, SocketConfig, SocketPort, XdpPort};
+use perigee_socket::{Buffers, LinuxPort, SocketConfig, SocketPort, XdpPort};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A port that is open, by whatever drives it.
@@ -26,6 +26,8 @@ pub(super) enum OpenPort {
     /// Its packets are DPDK's all the same, so that they can leave by any port.
     Socket(SocketPort, Arc<MbufPool>),
     Xdp(XdpPort, Arc<MbufPool>),
+    /// Its interface is Linux's, and the in-kernel plane forwards there.
+    Linux(LinuxPort, Arc<MbufPool>),
 }
 
 impl OpenPort {
@@ -34,6 +36,7 @@ impl OpenPort {
             OpenPort::Dpdk(port) => port.info(),
             OpenPort::Socket(port, _) => port.info(),
             OpenPort::Xdp(port, _) => port.info(),
+            OpenPort::Linux(port, _) => port.info(),
         }
     }
 
@@ -41,7 +44,7 @@ impl OpenPort {
     fn dpdk(&self) -> Option<&DpdkPort> {
         match self {
             OpenPort::Dpdk(port) => Some(port),
-            OpenPort::Socket(..) | OpenPort::Xdp(..) => None,
+            OpenPort::Socket(..) | OpenPort::Xdp(..) | OpenPort::Linux(..) => None,
         }
     }
 
@@ -50,6 +53,7 @@ impl OpenPort {
             OpenPort::Dpdk(port) => Box::new(port.rx_queue(index)?),
             OpenPort::Socket(port, _) => Box::new(port.rx_queue(index)?),
             OpenPort::Xdp(port, _) => Box::new(port.rx_queue(index)?),
+            OpenPort::Linux(port, _) => Box::new(port.rx_queue(index)?),
         })
     }
 
@@ -58,13 +62,14 @@ impl OpenPort {
             OpenPort::Dpdk(port) => Box::new(port.tx_queue(index)?),
             OpenPort::Socket(port, _) => Box::new(port.tx_queue(index)?),
             OpenPort::Xdp(port, _) => port.tx_queue(index)?,
+            OpenPort::Linux(port, _) => Box::new(port.tx_queue()),
         })
     }
 
     /// Transmit queues, behind the others, that are the slow path's.
     fn packet_queues(&self) -> u16 {
         match self {
-            OpenPort::Dpdk(_) | OpenPort::Socket(..) => 0,
+            OpenPort::Dpdk(_) | OpenPort::Socket(..) | OpenPort::Linux(..) => 0,
             OpenPort::Xdp(port, _) => port.packet_queues(),
         }
     }
@@ -72,7 +77,7 @@ impl OpenPort {
     pub(super) fn pool(&self) -> Arc<MbufPool> {
         match self {
             OpenPort::Dpdk(port) => port.pool().clone(),
-            OpenPort::Socket(_, pool) | OpenPort::Xdp(_, pool) => pool.clone(),
+            OpenPort::Socket(_, pool) | OpenPort::Xdp(_, pool) | OpenPort::Linux(_, pool) => pool.clone(),
         }
     }
 
@@ -128,6 +133,7 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     let large = large_pool(eal, config);
     let steered = config.steers.clone();
     let plane = XdpPlane::load(config)?;
+    inherit(config, helper.as_deref())?;
     let mut opened =
         Opened { ports: vec![], infos: vec![], pollers, pools: vec![], rules: vec![], steered, helper, plane };
     let macs = prepare_links(config, opened.helper.as_deref(), start)?;
@@ -153,7 +159,10 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     let plane = &opened.plane;
     let open = |(index, port, wanted, pool): (usize, &config::Port, SocketConfig, Arc<MbufPool>)| {
         let whole = large.clone().filter(|_| super_frames(port)).map(|pool| pool as Arc<dyn Pool>);
-        let open = start.step().map_err(anyhow::Error::from).and_then(|()| open_own(port, &wanted, whole, pool, plane));
+        let open = start
+            .step()
+            .map_err(anyhow::Error::from)
+            .and_then(|()| open_own((port, config.router.stack), &wanted, whole, pool, plane));
         (index, open.with_context(|| format!("port {}", port.name)))
     };
     for (index, open) in perigee_socket::side_by_side(prepared, open) {
@@ -164,10 +173,13 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
         notes.iter().for_each(|note| tracing::info!("{note}"));
         opened.rules.extend(rules);
         opened.steered.retain(|steer| steer.port.is_some_and(|p| usize::from(p) != *index) || done.contains(steer));
-        let important = matches!(open, OpenPort::Xdp(..));
+        let important = matches!(open, OpenPort::Xdp(..) | OpenPort::Linux(..));
         for note in open.info().notes {
             if important { tracing::info!("{note}") } else { tracing::debug!("{note}") }
         }
+    }
+    if let (Some(helper), Some(plane)) = (&opened.helper, &opened.plane) {
+        helper.remove_at_end(plane.pins())?;
     }
     opened.infos = ports.values().map(OpenPort::info).collect();
     opened.ports = ports.into_values().collect();
@@ -175,11 +187,33 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
     Ok(opened)
 }
 
-/// Prepares the interfaces under ports, many at a time: each request takes its turn twice on a busy machine. Returns
-/// the MAC address of each port, if it is known yet.
+/// Where it is written how to restore the interfaces of a router that was killed, and whose plane forwards on.
+fn kept(config: &Config) -> PathBuf {
+    Path::new("/run/perigee").join(&config.router.name).with_extension("kept")
+}
+
+/// Takes over how to restore interfaces that a router of this name has left prepared, and says whether this one does so.
+fn inherit(config: &Config, helper: Option<&Helper>) -> Result<()> {
+    let (file, keep) = (kept(config), config.router.plane_persist && config.ports.iter().any(asks_for_plane));
+    let Some(helper) = helper.filter(|_| keep || file.exists()) else { return Ok(()) };
+    if keep && let Some(folder) = file.parent().filter(|folder| !folder.exists()) {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("plane_persist = true: cannot make {}", folder.display()))?;
+        helper.remove_at_end(vec![folder.to_owned()])?;
+    }
+    Ok(helper.inherit(&file, keep)?)
+}
+
+/// Prepares the interfaces under ports, many at a time: each request takes its turn twice on a busy machine. Those that
+/// stay Linux's are left as they are. Returns the MAC address of each port, if it is known yet.
 fn prepare_links(config: &Config, helper: Option<&Helper>, start: &Start) -> Result<Vec<Option<MacAddr>>> {
     let mut macs: Vec<Option<MacAddr>> = config.ports.iter().map(|port| port.mac).collect();
-    let linux = |(index, port)| interface_under(port).map(|under| (index, port, under));
+    let is_ours = |port: &config::Port| config.router.stack == Stack::Perigee || !asks_for_plane(port);
+    if let Some(helper) = helper.filter(|_| config.router.stack == Stack::Linux) {
+        let own = config.ports.iter().filter_map(interface_under).map(|(interface, _)| interface.clone());
+        helper.follow(own.collect())?;
+    }
+    let linux = |(index, port)| interface_under(port).filter(|_| is_ours(port)).map(|under| (index, port, under));
     let all: Vec<(usize, &config::Port, _)> = config.ports.iter().enumerate().filter_map(linux).collect();
     for part in all.chunks(perigee_helper::AT_ONCE) {
         start.step()?;
@@ -218,7 +252,7 @@ fn interface_under(port: &config::Port) -> Option<(&String, LinuxDriver)> {
 
 /// Opens a port by sockets of our own.
 fn open_own(
-    port: &config::Port,
+    (port, stack): (&config::Port, Stack),
     wanted: &SocketConfig,
     super_frames: Option<Arc<dyn Pool>>,
     pool: Arc<MbufPool>,
@@ -227,8 +261,13 @@ fn open_own(
     let plane = plane.as_ref().filter(|_| asks_for_plane(port));
     let program = plane.map(|plane| plane.program(wanted.number, &port.name));
     let buffers = Buffers { pool: pool.clone(), super_frames, memory: &MBUF };
-    Ok(match linux_driver(&port.device) {
-        Some(LinuxDriver::Xdp) => OpenPort::Xdp(XdpPort::open_behind(program, wanted, buffers)?, pool),
+    Ok(match (linux_driver(&port.device), program) {
+        (Some(LinuxDriver::Xdp), Some(program)) if stack == Stack::Linux => {
+            let port = LinuxPort::open(wanted, program, buffers)?;
+            plane.into_iter().for_each(|plane| plane.watch_by(port.watch()));
+            OpenPort::Linux(port, pool)
+        }
+        (Some(LinuxDriver::Xdp), program) => OpenPort::Xdp(XdpPort::open_behind(program, wanted, buffers)?, pool),
         _ => OpenPort::Socket(SocketPort::open(wanted, buffers)?, pool),
     })
 }
@@ -430,6 +469,7 @@ pub(super) fn router_port(
         OpenPort::Dpdk(port) => Arc::new(port.clone()),
         OpenPort::Socket(port, _) => Arc::new(port.clone()),
         OpenPort::Xdp(port, _) => Arc::new(port.clone()),
+        OpenPort::Linux(port, _) => Arc::new(port.clone()),
     };
     let port = match plane.filter(|_| asks_for_plane(config)) {
         Some(plane) => plane.port(port),

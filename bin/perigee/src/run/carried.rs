@@ -2,10 +2,10 @@
 //! Interfaces that carry the machine's own traffic: a port would cut it off, the operator's own session with it.
 
 use anyhow::{Result, bail};
-use perigee_config::{Config, Device, Port};
+use perigee_config::{Config, Device, Port, Stack};
 use std::net::IpAddr;
 
-/// Refuses ports on interfaces that carry something, unless that is what is wanted.
+/// Refuses ports on interfaces that carry something, unless that is what is wanted, or they stay Linux's.
 ///
 /// # Errors
 /// The sentence that says what would be lost.
@@ -15,6 +15,9 @@ pub(super) fn look(config: &Config, force: bool) -> Result<()> {
         Device::Dpdk(_) => None,
     };
     let ports: Vec<(String, String)> = config.ports.iter().filter_map(linux).collect();
+    if config.router.stack == Stack::Linux {
+        return look_past(force);
+    }
     if ports.is_empty() {
         return Ok(());
     }
@@ -36,6 +39,28 @@ pub(super) fn look(config: &Config, force: bool) -> Result<()> {
             "{lost}: that would be cut off while the router runs; take it off the interface, choose another one, or start \
              with --force"
         ),
+    }
+    Ok(())
+}
+
+/// Refuses to forward past Linux's own filters and translations, unless that is what is wanted.
+fn look_past(force: bool) -> Result<()> {
+    let chains = perigee_netlink::forward_chains().unwrap_or_else(|error| {
+        tracing::warn!("whether nftables has chains that look at forwarded packets is not known: {error}");
+        Default::default()
+    });
+    if chains.is_empty() {
+        return Ok(());
+    }
+    let chains: Vec<String> = chains.into_iter().map(|chain| format!("`{chain}`")).collect();
+    let what = format!(
+        "nftables has rules about forwarded packets ({}), which packets that the in-kernel plane forwards pass by: nothing is \
+         dropped, counted or translated there",
+        list(&chains)
+    );
+    match force {
+        true => tracing::warn!("{what}, as --force says"),
+        false => bail!("{what}; put the rules into [[filter]], take them out of nftables, or start with --force"),
     }
     Ok(())
 }

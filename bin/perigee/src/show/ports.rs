@@ -27,13 +27,13 @@ pub fn table(list: &[PortStatus]) -> Table {
         Some(interface) if !interface.up => "set down",
         _ => "up",
     };
-    let in_kernel =
-        |port: &PortStatus| {
-            let share = port.plane.as_ref();
-            or_dash(share.map(|share| {
-                format!("{} finished, {} out, {} to workers", share.finished, share.sent, share.handed_on)
-            }))
-        };
+    let in_kernel = |port: &PortStatus| {
+        let share = port.plane.as_ref();
+        or_dash(share.map(|share| {
+            let to = if port.driver == "xdp-linux" { "Linux" } else { "workers" };
+            format!("{} finished, {} out, {} to {to}", share.finished, share.sent, share.handed_on)
+        }))
+    };
     let columns = Columns::<PortStatus>::new()
         .text("port", |p| p.name.clone())
         .text("driver", |p| p.driver.clone())

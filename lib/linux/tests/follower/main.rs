@@ -28,6 +28,7 @@ mod linux_only;
 mod multicast;
 mod neighbors;
 mod next_hops;
+mod own_stack;
 mod proxies;
 mod routes;
 mod twins;

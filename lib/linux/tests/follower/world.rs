@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! A simulated kernel and zebra, the router's tables, and the caller between them and the follower.
 
-use perigee_config::{Config, Linux};
+use perigee_config::{Config, Linux, Stack};
 use perigee_fib::{FibError, FibWriter, Interfaces, MulticastOrigin, NextHopId, NextHopInfo, Rib, structures};
 use perigee_helper::LinkChange;
 use perigee_linux::{
@@ -47,7 +47,17 @@ pub fn address(link: u32, text: &str) -> Address {
 
 pub fn neighbor(link: u32, text: &str, mac: MacAddr) -> Neighbor {
     let (address, mac) = (ip(text), Some(mac));
-    Neighbor { link, address, mac, permanent: false, reachable: true, failed: false, external: false, protocol: 0 }
+    Neighbor {
+        link,
+        address,
+        mac,
+        permanent: false,
+        reachable: true,
+        stale: false,
+        failed: false,
+        external: false,
+        protocol: 0,
+    }
 }
 
 /// A route of the kernel's main table.
@@ -441,6 +451,7 @@ pub fn port(name: &str, number: u16, twin: u32, address: &str) -> Port {
         mtu: 1500,
         addresses: vec![address.parse().unwrap()],
         twin: Some(twin),
+        own: None,
         up: false,
     }
 }
@@ -465,6 +476,7 @@ pub fn setup() -> Setup {
         ports: vec![port("a", 0, A, "10.0.1.1/24"), port("b", 1, B, "10.0.2.1/24")],
         configured: 2,
         addresses: vec![vec![], vec![]],
+        stack: Stack::Perigee,
         helper: true,
         feeds: vec![FeedId::Kernel],
         namespace: None,

@@ -20,6 +20,10 @@ impl Table for Forwarding {
 
     fn set_interfaces(&mut self, list: Vec<Interface>, host_addresses: Vec<HostAddress>) {
         self.renewed = true;
+        // A port that is Linux's own interface has the MAC address that Linux gives it.
+        for interface in list.iter().filter(|interface| interface.vlan.is_none()) {
+            self.macs.get_mut(usize::from(interface.port)).into_iter().for_each(|mac| *mac = interface.mac);
+        }
         if let Err(error) = self.routing.set_interfaces(list, host_addresses) {
             tracing::error!("an interface is not as Linux has it: {error}");
         }

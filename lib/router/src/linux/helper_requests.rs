@@ -211,6 +211,7 @@ fn run(
 ) -> Option<Done> {
     match request {
         HelperRequest::Neighbors(neighbors) => refusals.neighbors(helper.change_neighbors(&neighbors, namespace)),
+        HelperRequest::Confirm(neighbors) => refusals.neighbors(helper.confirm_neighbors(&neighbors)),
         HelperRequest::Link(change) => refusals.link(&change.name, helper.change_link(&change)),
         HelperRequest::Prepare(preparation) => {
             if let Err(error) = helper.prepare_link(&preparation) {

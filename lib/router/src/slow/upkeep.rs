@@ -199,7 +199,12 @@ impl SlowThread {
                 Effect::SetProxy { interface, proxy } => self.tell(Input::SetProxy { interface, proxy }),
                 Effect::ReportNeighbors => self.report_neighbors(),
                 Effect::AuditEnded(report) => {
-                    let plane = self.plane_differences(false);
+                    let asked = self.linux.audit_is_asked_for();
+                    let plane = self.plane_differences(!asked && report.is_some());
+                    if let Some(parts) = plane.as_ref().filter(|parts| !asked && !parts.is_empty()) {
+                        let parts = parts.join(", ");
+                        tracing::warn!("the in-kernel plane reads other {parts} than workers: it is shown them again");
+                    }
                     self.linux.end_audit(report, plane.as_deref());
                 }
                 effect => self.linux.carry_out(effect),

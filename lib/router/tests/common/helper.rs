@@ -5,7 +5,9 @@ use perigee_helper::rehearsal::{self, Changeable, Each, Failure, Refusal, System
 use perigee_helper::{Helper, LinkChange, LinkPreparation, NeighborChange, SocketWanted, TwinStatus, TwinWanted};
 use perigee_net::{MacAddr, Namespace};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+use std::collections::BTreeSet;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -127,8 +129,14 @@ impl System for Pretended {
     ) -> Result<(), Failure> {
         neighbors.into_iter().try_for_each(|neighbor| self.ask(Asked::Neighbor(neighbor)))
     }
+    fn confirm_neighbors(&mut self, _: Vec<(u32, IpAddr)>, _: BTreeSet<String>) -> Result<(), Failure> {
+        unreachable!("the stack is the router's")
+    }
     fn make_vlan(&mut self, on: String, vlan: u16, wanted: TwinWanted, _: Changeable) -> Result<u32, Failure> {
         self.ask(Asked::Vlan(on, vlan, wanted)).map(|()| 30)
+    }
+    fn take_kept(&mut self, _: &Path) -> Vec<Undo> {
+        unreachable!("no router was killed")
     }
     fn identity(&mut self, _: &Path) -> Option<(u64, u64)> {
         None

@@ -11,6 +11,7 @@ use perigee_net::{MacAddr, Namespace};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -31,6 +32,9 @@ const WORDS: &[&str] = &[
     "prepare_links",
     "open_socket",
     "change_neighbors",
+    "follow",
+    "inherit",
+    "confirm_neighbors",
     "make_vlan",
     "remove_at_end",
     "configuration",
@@ -86,6 +90,11 @@ fn judge(answers: &[(Value, Option<OwnedFd>)], message: &[u8], system: &mut Pret
     let [(answer, fd)] = answers else { panic!("{} answers to one request", answers.len()) };
     match answer["failed"].as_str() {
         Some(why) => sentence::check(why),
+        None if done(answer) && request.get("follow").is_some() => {
+            assert!(!system.started, "it follows an interface once it has started");
+            let names = request["follow"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            system.followed.extend(names.map(str::to_owned));
+        }
         None if done(answer) => system.started |= request == "started" || request.get("started").is_some(),
         None => assert!((answer == "socket" || answer == "file") && fd.is_some(), "{answer}"),
     }
@@ -157,6 +166,15 @@ fn request(input: &mut Input) -> Value {
             };
             let neighbors: Vec<Value> = (0..input.below(4)).map(|_| neighbor(input)).collect();
             json!({ "neighbors": neighbors, "namespace": namespace(input) })
+        }
+        "inherit" => json!({ "file": path(input), "keep": input.chance(128) }),
+        "follow" => Value::Array((0..input.below(4)).map(|_| name(input)).collect()),
+        "confirm_neighbors" => {
+            let neighbor = |input: &mut Input| {
+                let address = ["10.0.0.2", "2001:db8::2", "::"][input.below(3)];
+                json!([input.below(12), address])
+            };
+            Value::Array((0..input.below(4)).map(|_| neighbor(input)).collect())
         }
         "make_vlan" => {
             let vlan = [7, 4094, 0, 65535, 65536][input.below(5)];
@@ -253,13 +271,15 @@ struct Pretended {
     /// What was named before the start.
     names: BTreeSet<(Place, String)>,
     namespaces: BTreeSet<Namespace>,
+    /// Linux's own interfaces that were named before the start.
+    followed: BTreeSet<String>,
 }
 
 impl Pretended {
     fn new() -> Pretended {
         let links = (1..).zip(["lo", "eth0", "eth1"]).map(|(number, name)| ((None, name.to_owned()), number)).collect();
-        let (own, prepared, names, namespaces) = Default::default();
-        Pretended { started: false, links, next: 4, own, prepared, names, namespaces }
+        let (own, prepared, names, namespaces, followed) = Default::default();
+        Pretended { started: false, links, next: 4, own, prepared, names, namespaces, followed }
     }
 
     /// What is `known` to be restored at the end is what was prepared, unless it is gone.
@@ -409,6 +429,16 @@ impl System for Pretended {
         let listens = matches!(wanted, SocketWanted::Listener(_));
         assert!(!self.started || !listens, "it listens once it has started");
         Ok(descriptor())
+    }
+
+    fn take_kept(&mut self, _: &Path) -> Vec<Undo> {
+        assert!(!self.started, "it takes over interfaces once it has started");
+        Vec::new()
+    }
+
+    fn confirm_neighbors(&mut self, _: Vec<(u32, IpAddr)>, on: BTreeSet<String>) -> Result<(), Failure> {
+        assert_eq!(on, self.followed, "it confirms neighbors elsewhere");
+        Ok(())
     }
 
     fn change_neighbors(
