@@ -38,6 +38,6 @@ pub use error::{Error, Result};
 pub use linux_port::{LinuxPort, Watch};
 pub use port::{Buffers, SocketConfig, SocketPort};
 pub use receive::RxQueue;
-pub use sys::{attach, pin, pinned, replace, takes_redirected};
+pub use sys::{attach, pin, pinned, put_socket, replace, sockets_of, takes_redirected};
 pub use transmit::TxQueue;
 pub use xdp::{Below, FrameProgram, XdpPort, XdpRxQueue, XdpTxQueue};

@@ -12,7 +12,7 @@ mod rings;
 mod send;
 pub(crate) mod xsk;
 
-pub use attach::{attach, pin, pinned, replace, takes_redirected};
+pub use attach::{attach, pin, pinned, put_socket, replace, sockets_of, takes_redirected};
 pub(crate) use ring::{Arrival, Frame, Ring};
 pub(crate) use send::{Sender, Sent, send_from};
 

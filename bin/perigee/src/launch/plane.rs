@@ -11,7 +11,7 @@ use perigee_fib::Arena;
 use perigee_modules::{Counters, Tables};
 use perigee_packet::{Link, Port, PortInfo, PortStats};
 use perigee_router::{KernelPlane, PlaneShare, Refusal};
-use perigee_socket::{Below, FrameProgram, Watch, attach, replace, takes_redirected};
+use perigee_socket::{Below, FrameProgram, Watch, attach, put_socket, replace, sockets_of, takes_redirected};
 use perigee_xdp::layout;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
 use pins::Pins;
@@ -49,8 +49,8 @@ struct State {
     /// When a port was asked last, and the place of the next one.
     checked: Instant,
     next: usize,
-    /// Interfaces where a program of a router that was killed forwards on, and their ports' names.
-    inherited: Vec<(OwnedFd, String)>,
+    /// Where a program of a router that was killed forwards on.
+    inherited: Vec<Inherited>,
     /// The tables are complete: this router's program is to take its place.
     complete: bool,
     /// Ports that stay Linux's: workers get copies of what Linux gets while there is a capture or a trace.
@@ -70,6 +70,16 @@ struct KnownPort {
     /// The interface, if it is a veth's: its counters are watched where the kernel says nothing.
     veth: Option<String>,
     watched: Watched,
+}
+
+/// An interface where a program of a router that was killed forwards on.
+struct Inherited {
+    attached: OwnedFd,
+    /// The port's number and name.
+    number: u16,
+    name: String,
+    /// Its map of sockets. What it does not finish is to come to this router's meanwhile: answers to what that asks.
+    sockets: Option<OwnedFd>,
 }
 
 /// A sum of all counters, and its time.
@@ -261,7 +271,7 @@ impl XdpPlane {
     }
 
     /// Forwards by these tables instead of those of a router that was killed.
-    fn take_over(&self, attached: &OwnedFd, port: &str) {
+    fn take_over(&self, Inherited { attached, name: port, .. }: &Inherited) {
         match self.loaded.program().and_then(|program| replace(attached, program)) {
             Ok(()) => tracing::info!("port {port}: the in-kernel plane takes over from that of the router before"),
             Err(error) => tracing::warn!(
@@ -327,7 +337,7 @@ impl KernelPlane for XdpPlane {
         if renewed {
             self.count_filters(filters);
         }
-        inherited.into_iter().for_each(|(attached, port)| self.take_over(&attached, &port));
+        inherited.iter().for_each(|inherited| self.take_over(inherited));
         Ok(())
     }
 
@@ -407,7 +417,14 @@ impl PortProgram {
 
 impl FrameProgram for PortProgram {
     fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.plane.loaded.set_socket(self.place(), queue, socket).map_err(io::Error::other)
+        self.plane.loaded.set_socket(self.place(), queue, socket).map_err(io::Error::other)?;
+        let state = lock(&self.plane.state);
+        let before = state.inherited.iter().find(|inherited| inherited.number == self.number);
+        if let Some(map) = before.and_then(|inherited| inherited.sockets.as_ref()) {
+            // In another order of ports these sockets would get nothing, as the kernel looks at their interface.
+            put_socket(map, self.place() * layout::QUEUES as u32 + queue, socket)?;
+        }
+        Ok(())
     }
 
     fn attach(&self, below: &Below<'_>, in_driver: bool) -> io::Result<OwnedFd> {
@@ -432,7 +449,16 @@ impl FrameProgram for PortProgram {
         self.plane.loaded.set_device(self.place(), link).map_err(io::Error::other)?;
         let Some(pins) = &self.plane.pins else { return attach(self.plane.loaded.program()?, link, in_driver) };
         if let Some(left) = pins.take(&self.name, link, in_driver)? {
-            lock(&self.plane.state).inherited.push((left.try_clone()?, self.name.clone()));
+            let sockets = sockets_of(&left).unwrap_or_else(|error| {
+                tracing::debug!(
+                    "port {}: what the plane before does not finish is lost until then: {error}",
+                    self.name
+                );
+                None
+            });
+            let inherited =
+                Inherited { attached: left.try_clone()?, number: self.number, name: self.name.clone(), sockets };
+            lock(&self.plane.state).inherited.push(inherited);
             return Ok(left);
         }
         let attached = attach(self.plane.loaded.program()?, link, in_driver)?;

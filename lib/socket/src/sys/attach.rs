@@ -26,11 +26,7 @@ pub fn attach(program: impl AsFd, link: u32, in_driver: bool) -> io::Result<Owne
     let (program, link) = (program.as_fd().as_raw_fd(), link as i32);
     // SAFETY: the structure says its own size, and is only read.
     let made = unsafe { libbpf_sys::bpf_link_create(program, link, libbpf_sys::BPF_XDP, &options) };
-    match made {
-        // SAFETY: the kernel has just made it for us.
-        0.. => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
-        error => Err(io::Error::from_raw_os_error(-error)),
-    }
+    owned(made)
 }
 
 /// Keeps a program attached for as long as there is this file, in a BPF file system, whoever has descriptors.
@@ -53,27 +49,72 @@ pub fn pinned(file: &Path) -> io::Result<Option<(OwnedFd, u32)>> {
     let file = CString::new(file.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a zero.
     let opened = unsafe { libbpf_sys::bpf_obj_get(file.as_ptr()) };
-    let attached = match -opened {
-        ..=0 => unsafe {
-            // SAFETY: the kernel has just made it for us.
-            OwnedFd::from_raw_fd(opened)
-        },
-        libc::ENOENT => return Ok(None),
-        error => return Err(io::Error::from_raw_os_error(error)),
+    let attached = match owned(opened) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
     };
-    let mut info = libbpf_sys::bpf_link_info::default();
-    let mut size = size_of_val(&info) as u32;
-    // SAFETY: `size` bytes are there to be written.
-    let asked =
-        unsafe { libbpf_sys::bpf_obj_get_info_by_fd(attached.as_raw_fd(), (&raw mut info).cast(), &raw mut size) };
-    match asked {
-        0.. if info.type_ == libbpf_sys::BPF_LINK_TYPE_XDP => {
-            // SAFETY: it is the part for this type.
-            Ok(Some((attached, unsafe { info.__bindgen_anon_1.xdp.ifindex })))
-        }
-        0.. => Err(io::ErrorKind::InvalidData.into()),
+    let info = info(&attached, libbpf_sys::bpf_link_info::default())?;
+    if info.type_ != libbpf_sys::BPF_LINK_TYPE_XDP {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // SAFETY: it is the part for this type.
+    Ok(Some((attached, unsafe { info.__bindgen_anon_1.xdp.ifindex })))
+}
+
+/// What the kernel says of an object by its descriptor.
+fn info<T: Default>(object: &OwnedFd, mut asked: T) -> io::Result<T> {
+    let mut size = size_of::<T>() as u32;
+    // SAFETY: `size` bytes are there to be written; callers take a structure of the kernel's for this kind of object.
+    let done =
+        unsafe { libbpf_sys::bpf_obj_get_info_by_fd(object.as_raw_fd(), (&raw mut asked).cast(), &raw mut size) };
+    if done < 0 { Err(io::Error::from_raw_os_error(-done)) } else { Ok(asked) }
+}
+
+/// A descriptor that libbpf has returned, or the error.
+fn owned(descriptor: i32) -> io::Result<OwnedFd> {
+    match descriptor {
+        // SAFETY: the kernel has just made it for us.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         error => Err(io::Error::from_raw_os_error(-error)),
     }
+}
+
+/// The map of AF_XDP sockets that an attached program hands frames to; `None` if it has none.
+///
+/// # Errors
+/// The kernel refuses: it takes CAP_SYS_ADMIN.
+pub fn sockets_of(attached: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let program = info(attached, libbpf_sys::bpf_link_info::default())?.prog_id;
+    // SAFETY: no pointers.
+    let program = owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(program) })?;
+    let mut ids = [0u32; MOST_MAPS];
+    let asked = libbpf_sys::bpf_prog_info {
+        nr_map_ids: MOST_MAPS as u32,
+        map_ids: ids.as_mut_ptr() as u64,
+        ..Default::default()
+    };
+    let count = info(&program, asked)?.nr_map_ids as usize;
+    for id in &ids[..count.min(MOST_MAPS)] {
+        // SAFETY: no pointers.
+        let map = owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(*id) })?;
+        if info(&map, libbpf_sys::bpf_map_info::default())?.type_ == libbpf_sys::BPF_MAP_TYPE_XSKMAP {
+            return Ok(Some(map));
+        }
+    }
+    Ok(None)
+}
+
+/// Puts an AF_XDP socket into such a map.
+///
+/// # Errors
+/// There is no such place.
+pub fn put_socket(map: &OwnedFd, place: u32, socket: impl AsFd) -> io::Result<()> {
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: key and value of the map's sizes, to be read.
+    let put = unsafe {
+        libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), (&raw const place).cast(), (&raw const socket).cast(), 0)
+    };
+    if put < 0 { Err(io::Error::from_raw_os_error(-put)) } else { Ok(()) }
 }
 
 /// Lets another program take the place of one that is attached, from the next frame on.
@@ -86,6 +127,9 @@ pub fn replace(attached: impl AsFd, program: impl AsFd) -> io::Result<()> {
     let replaced = unsafe { libbpf_sys::bpf_link_update(attached, program, std::ptr::null()) };
     if replaced < 0 { Err(io::Error::from_raw_os_error(-replaced)) } else { Ok(()) }
 }
+
+/// Maps of a program that are looked at.
+const MOST_MAPS: usize = 64;
 
 /// NETDEV_XDP_ACT_NDO_XMIT of linux/netdev.h.
 const TAKES_REDIRECTED: u64 = 1 << 2;
