@@ -3,12 +3,14 @@
 //! when a router with such a plane is killed.
 
 use crate::{PORTS, Pair};
-use perigee_tests::{Asserts, Good, Host, Router, World, run, wait_until};
+use perigee_tests::{Asserts, Good, Host, Router, World, run, speakers, wait_until};
 use std::process::Command;
 
 perigee_tests::scenarios![
     the_plane_forwards_for_linux as root,
     linux_has_what_the_plane_does_not_finish as root,
+    vlans_of_linux_cross_in_the_kernel as root,
+    bgp_of_linux_leads_packets_through_the_kernel as root needs BIRDC,
     neighbors_of_linux_are_confirmed_while_only_the_plane_sends_to_them as root,
     an_interface_of_linux_that_was_made_again_is_forwarded_for_again as root,
     rules_of_nftables_are_not_passed_by_unasked as root,
@@ -119,6 +121,46 @@ fn linux_has_what_the_plane_does_not_finish(world: &World) {
     assert!(shown.contains("10.0.1.2 > 10.0.2.2") && shown.contains("10.0.2.2 > 10.0.1.2"), "{shown}");
     drop(traffic);
     crosses(&router, &server, "10.0.1.2", "wan");
+    router.stop();
+}
+
+fn vlans_of_linux_cross_in_the_kernel(world: &World) {
+    if !crate::linux_vlans::has_vlans(world) {
+        return world.unable("this kernel has no VLAN devices");
+    }
+    let Pair { client, server } = linux(world);
+    server.run("ip link add link eth0 name eth0.100 type vlan id 100").good();
+    server.run("ip address add 10.0.100.2/24 dev eth0.100").good();
+    server.run("ip link set eth0.100 up").good();
+    let router = world.router(STACK, OWN);
+    crosses(&router, &client, "10.0.2.2", "lan");
+    // Linux gets one later.
+    world.ip("link add link r-server name tagged type vlan id 100");
+    world.ip("link set tagged up");
+    world.ip("address add 10.0.100.1/24 dev tagged");
+    crosses(&router, &client, "10.0.100.2", "lan");
+    router.audited();
+    router.stop();
+}
+
+/// Linux has the session and the routes, as it had before the plane was there.
+fn bgp_of_linux_leads_packets_through_the_kernel(world: &World) {
+    const ROUTES: usize = 2000;
+    let Pair { client, server } = linux(world);
+    server.run("ip route add local 20.0.0.0/8 dev lo").good();
+    server.run("ip route add local 2001:db8:f000::/48 dev lo").good();
+    let _bird = world.bird(&speakers::router_bird(&[2]));
+    let _speaker = server.bird(&speakers::announcing_bird(2, ROUTES, 100));
+    let router = world.router(STACK, OWN);
+    for (within, count) in [("20.0.0.0/8", ROUTES as u64), ("2001:db8:f000::/48", 100)] {
+        wait_until(&format!("{count} routes in {within}"), || {
+            router.show(&format!("routes --limit 1 --within {within}"))["total"] == count
+        });
+    }
+    for address in ["20.0.0.9", "20.7.207.9", "2001:db8:f000::9", "2001:db8:f000:63::9"] {
+        crosses(&router, &client, address, "lan");
+    }
+    router.audited();
     router.stop();
 }
 

@@ -45,7 +45,7 @@ fn speaks_vlan(server: &Host, name: &str, kind: &str) {
 }
 
 /// Whether the kernel knows VLAN devices.
-fn has_vlans(world: &World) -> bool {
+pub fn has_vlans(world: &World) -> bool {
     world.ip("link add vlan-probe type veth peer name vlan-peer");
     let tried = run(Command::new("ip").args("link add link vlan-probe name vlan-probe.2 type vlan id 2".split(' ')));
     world.ip("link del vlan-probe");

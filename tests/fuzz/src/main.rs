@@ -136,6 +136,10 @@ fn hostile_run(scripts: u64, seed: u64) {
 }
 
 fn plane_run(frames: u64, seed: u64) {
+    if let Err(error) = perigee_xdp::LoadedPlane::load(1 << 20) {
+        eprintln!("perigee-fuzz plane: {error}");
+        std::process::exit(1);
+    }
     let (start, done) = (Instant::now(), AtomicU64::new(0));
     let seen = plane::run(frames, seed, |more| {
         let now = done.fetch_add(more, Ordering::Relaxed) + more;
