@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //! The configuration's filters and steers, compiled: by rte_acl for the fast path, by rte_flow for devices that can.
 
-use perigee_config::{Config, FilteredFrom, Stack, Steer, SteerMatch};
+use perigee_config::{Config, FilteredFrom, Steer, SteerMatch};
 use perigee_dpdk::{AclFilter, DpdkPort, Eal, FlowRule, Steer as Flow};
 use perigee_modules::rules::{Filter, Rule, Strict};
 use perigee_net::FiveTuple;
@@ -55,7 +55,6 @@ impl Rebuild for DpdkFilters {
     }
 
     fn filters(&self, config: &Config) -> Result<Filters, Refusal> {
-        fit_linux(config)?;
         Ok(Filters {
             deny: deny(&self.eal, config, FilteredFrom::Ports)?,
             deny_linux: deny(&self.eal, config, FilteredFrom::Linux)?,
@@ -63,30 +62,6 @@ impl Rebuild for DpdkFilters {
             ..Filters::default()
         })
     }
-}
-
-/// Where Linux is the router, the in-kernel plane's filters are all that there are.
-fn fit_linux(config: &Config) -> Result<(), Refusal> {
-    if config.router.stack != Stack::Linux {
-        return Ok(());
-    }
-    if config.filter_rules(FilteredFrom::Linux).next().is_some() {
-        return Err(
-            "filters with `from = \"linux\"` are nft's where `stack = \"linux\"`: packets do not come from twins"
-                .into(),
-        );
-    }
-    for (family, is_of_family) in [("IPv4", FiveTuple::ipv4 as fn(&FiveTuple) -> bool), ("IPv6", FiveTuple::ipv6)] {
-        let found = config.filter_rules(FilteredFrom::Ports).filter(|rule| is_of_family(&rule.tuple)).count();
-        if found > perigee_xdp::FILTERS {
-            return Err(format!(
-                "{found} filters are about {family}, and with `stack = \"linux\"` there may be {}: have fewer, or use nft",
-                perigee_xdp::FILTERS
-            )
-            .into());
-        }
-    }
-    Ok(())
 }
 
 /// Puts the steers of a port into its device, if that is DPDK's. Returns the rules, the steers that are done, and a
@@ -117,4 +92,12 @@ pub fn steer(port: Option<&DpdkPort>, index: u16, config: &Config) -> (Vec<FlowR
         }
     }
     (rules, done, notes)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_configuration_knows_how_many_filters_the_plane_has_room_for() {
+        assert_eq!(perigee_config::MOST_FILTERS, perigee_xdp::FILTERS);
+    }
 }

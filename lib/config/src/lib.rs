@@ -75,6 +75,7 @@ pub use ports::{Device, LinuxDriver, Plane, Port};
 pub use router::{HelperDeath, Idle, OverBudget, Router, Stack, default_socket};
 pub use routes_file::parse_routes;
 pub use section::Reload;
+pub use stack::MOST_FILTERS;
 pub use steers::{Steer, SteerMatch};
 pub use workers::Worker;
 
@@ -187,7 +188,7 @@ fn read_config(mut root: Section, folder: &Path, machine: &Machine) -> Config {
     let filters = filters::read_filters(&mut root, &context);
     let steers = steers::read_steers(&mut root, &context);
     let FileKeys { routes_file } = FileKeys::read(&mut root, &context);
-    stack::check_file(&router, &linux, &root);
+    stack::check_file(&router, &linux, &filters, &root);
     root.finish();
     Config {
         router,

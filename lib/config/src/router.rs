@@ -93,8 +93,8 @@ section! {
         /// or `linux`, the interfaces' own. With `linux` every port is an `interface` with `plane = "xdp"`, which keeps its addresses,
         /// and Linux is the router (`sysctl net.ipv4.ip_forward=1`), which perigee accelerates (docs/planes.md).
         stack: Stack, choice(STACKS), default Stack::Perigee, restart;
-        /// Whether the in-kernel plane forwards on by its last tables if the router is killed or crashes, until it is started again, and
-        /// takes over without a gap. It takes a BPF file system at /sys/fs/bpf. A router that ends in order takes the plane down.
+        /// Whether the in-kernel plane forwards on by its last tables if the router is killed or crashes, until the next one has read
+        /// everything from Linux. It takes a BPF file system at /sys/fs/bpf. A router that ends in order takes the plane down.
         plane_persist: bool, boolean(), default false, restart;
         /// Megabytes for tables of routers whose ports have `plane = "xdp"`. It is the kernel's memory, and taken whether it is used
         /// or not. An eighth is for IPv6. A table that is built again exists twice for a moment.

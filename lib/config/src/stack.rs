@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 //! `stack = "linux"`: what is Linux's then, and not the configuration's.
 
+use super::filters::{Filter, FilteredFrom};
 use super::linux::{Feed, Linux};
 use super::ports::{Plane, Port, STANDARD_MTU};
 use super::reader::Section;
 use super::router::{Router, Stack};
+
+use perigee_net::FiveTuple;
 
 /// Keys of `[port.NAME]` that are Linux's, and the command that does what they would do.
 const PORT_KEYS: [(&str, &str); 8] = [
@@ -85,8 +88,11 @@ pub(crate) fn check_port(port: &mut Port, router: &Router, section: &Section) {
     (port.twin, port.plane) = (false, plane);
 }
 
-/// Routes and neighbors are Linux's.
-pub(crate) fn check_file(router: &Router, linux: &Linux, root: &Section) {
+/// How many filters of a family the in-kernel plane has room for.
+pub const MOST_FILTERS: usize = 255;
+
+/// Routes and neighbors are Linux's, and the in-kernel plane's filters are all that there are.
+pub(crate) fn check_file(router: &Router, linux: &Linux, filters: &[Filter], root: &Section) {
     if router.stack != Stack::Linux {
         return;
     }
@@ -96,5 +102,21 @@ pub(crate) fn check_file(router: &Router, linux: &Linux, root: &Section) {
         let message = "found `feed = \"none\"` with `stack = \"linux\"`, expected \"netlink\": what the plane forwards by \
                        is Linux's";
         root.mistakes().add(&place, message);
+    }
+    let wrong = |found: String, expected: &str| {
+        let place = root.place("filter").unwrap_or(0..0);
+        root.mistakes().add(&place, format!("found {found} with `stack = \"linux\"`, expected {expected}"));
+    };
+    if filters.iter().any(|filter| filter.from == FilteredFrom::Linux) {
+        wrong("a filter of what comes from Linux".into(), "none: no packet comes from a twin; use nft");
+    }
+    for (family, is_of_family) in [("IPv4", FiveTuple::ipv4 as fn(&FiveTuple) -> bool), ("IPv6", FiveTuple::ipv6)] {
+        let found = filters.iter().filter(|filter| is_of_family(&filter.tuple)).count();
+        if found > MOST_FILTERS {
+            wrong(
+                format!("{found} filters of {family}"),
+                "at most 255, as the in-kernel plane compares them one by one",
+            );
+        }
     }
 }

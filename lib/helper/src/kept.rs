@@ -27,8 +27,8 @@ pub(super) fn write(file: &Path, undo: &[Undo]) -> io::Result<()> {
     fs::rename(next, file)
 }
 
-/// Reads and removes the file. One that is not root's alone is left, and counts for nothing.
-pub(super) fn take(file: &Path) -> Vec<Undo> {
+/// Reads and removes the file; `None` if there is none. One that is not root's alone is left, and counts for nothing.
+pub(super) fn take(file: &Path) -> Option<Vec<Undo>> {
     let read = || -> io::Result<Vec<Undo>> {
         let nofollow = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let opened = OpenOptions::new().read(true).custom_flags(nofollow.bits() as i32).open(file)?;
@@ -41,12 +41,12 @@ pub(super) fn take(file: &Path) -> Vec<Undo> {
         fs::remove_file(file)?;
         Ok(undo)
     };
-    read().unwrap_or_else(|error| {
+    let told = |error: &io::Error| {
         if error.kind() != io::ErrorKind::NotFound {
             tracing::warn!("{} does not say how to restore interfaces: {error}", file.display());
         }
-        Vec::new()
-    })
+    };
+    read().inspect_err(told).ok()
 }
 
 #[cfg(test)]
@@ -58,12 +58,12 @@ mod tests {
     fn what_was_kept_is_taken_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("router.kept");
-        assert!(take(&file).is_empty(), "there is none");
+        assert!(take(&file).is_none(), "there is none");
         write(&file, &[Undo::of_nothing("eth0", 3)]).unwrap();
         write(&file, &[Undo::of_nothing("eth0", 3), Undo::of_nothing("eth1", 4)]).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(take(&file).iter().map(Undo::index).collect::<Vec<_>>(), [3, 4]);
-        assert!(take(&file).is_empty() && !file.exists());
+        assert_eq!(take(&file).unwrap().iter().map(Undo::index).collect::<Vec<_>>(), [3, 4]);
+        assert!(take(&file).is_none() && !file.exists());
     }
 
     #[test]
@@ -73,11 +73,11 @@ mod tests {
         write(&file, &[Undo::of_nothing("eth0", 3)]).unwrap();
         let link = folder.path().join("link.kept");
         symlink(&file, &link).unwrap();
-        assert!(take(&link).is_empty(), "a link may lead anywhere");
+        assert!(take(&link).is_none(), "a link may lead anywhere");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
-        assert!(take(&file).is_empty() && file.exists());
+        assert!(take(&file).is_none() && file.exists());
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&file, "[{}]").unwrap();
-        assert!(take(&file).is_empty(), "it is no such file");
+        assert!(take(&file).is_none(), "it is no such file");
     }
 }

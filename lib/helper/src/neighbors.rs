@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
+use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::LinkAttribute;
 use rtnetlink::packet_route::neighbour::{NeighbourAttribute, NeighbourFlags, NeighbourState};
 use rtnetlink::packet_route::route::RouteProtocol;
@@ -72,8 +74,19 @@ pub(super) fn confirm(neighbors: &[(u32, IpAddr)], interfaces: &BTreeSet<String>
 }
 
 async fn confirm_neighbor(netlink: &Handle, link: u32, address: IpAddr) -> Result<(), rtnetlink::Error> {
-    let wanted = netlink.neighbours().add(link, address).state(NeighbourState::None).flags(NeighbourFlags::Use);
-    absent_is_fine(wanted.replace().execute().await)
+    let mut wanted = netlink.neighbours().add(link, address).state(NeighbourState::None).flags(NeighbourFlags::Use);
+    let message = std::mem::take(wanted.message_mut());
+    let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewNeighbour(message));
+    // Not to be created: an address that Linux does not know is not asked for.
+    request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
+    let mut answers = netlink.clone().request(request)?;
+    let mut result = Ok(());
+    while let Some(answer) = answers.next().await {
+        if let NetlinkPayload::Error(refusal) = answer.payload {
+            result = Err(rtnetlink::Error::NetlinkError(refusal));
+        }
+    }
+    absent_is_fine(result)
 }
 
 /// Whether a link, a VLAN of an operator's say, is on top of one of `links`, in the same namespace; one that is gone

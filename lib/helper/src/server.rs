@@ -9,6 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -335,7 +336,8 @@ impl<S: System> Server<S> {
             }
             Request::Inherit { file, keep } => {
                 let left = self.system.take_kept(&file);
-                let mut changes: Vec<_> = left.into_iter().map(Change::Preparing).collect();
+                let mut changes: Vec<_> = left.iter().flatten().cloned().map(Change::Preparing).collect();
+                changes.extend(left.map(|_| Change::Inherited(file.clone())));
                 changes.extend(keep.then_some(Change::Kept(file)));
                 self.note_all(changes);
                 done
@@ -393,8 +395,11 @@ impl Server<Linux> {
         if self.state.restored {
             return;
         }
-        if is_closed(router) {
-            self.keep();
+        let kept = if is_closed(router) { self.state.kept.clone() } else { None };
+        // A start that fails leaves what forwards on as it was.
+        let inherited = self.state.inherited.clone().filter(|_| !self.state.started);
+        if let Some(file) = kept.or(inherited) {
+            self.keep(&file);
         }
         while !self.state.undo.is_empty() {
             self.restore_some(router);
@@ -425,9 +430,8 @@ impl Server<Linux> {
     }
 
     /// Leaves interfaces prepared for the in-kernel plane, which forwards there without its router, if that is wanted.
-    fn keep(&mut self) {
-        let Some(file) = self.state.kept.clone() else { return };
-        match kept::write(&file, &self.state.undo) {
+    fn keep(&mut self, file: &Path) {
+        match kept::write(file, &self.state.undo) {
             Ok(()) => {
                 self.state.undo.clear();
                 self.state.remove.retain(|(path, _)| !path.starts_with(kept::PROGRAMS));

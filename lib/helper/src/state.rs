@@ -28,6 +28,8 @@ pub(super) enum Change {
     Followed(String),
     /// The VLAN or twin of this number was deleted.
     Deleted(Option<Namespace>, u32),
+    /// Interfaces were taken over that a router that was killed has left prepared, as this file said.
+    Inherited(PathBuf),
     /// When the router is killed, its interfaces stay prepared, and this file says how to restore them.
     Kept(PathBuf),
     /// A file or an empty folder is to be removed at the end, if it is still this one: device and inode.
@@ -51,6 +53,8 @@ pub(super) struct State {
     pub undo: Vec<Undo>,
     /// What to remove at the end.
     pub remove: Vec<(PathBuf, Option<(u64, u64)>)>,
+    /// Where it was written how to restore interfaces that a router that was killed has left prepared.
+    pub inherited: Option<PathBuf>,
     /// Where it is written how to restore interfaces that stay prepared when the router is killed.
     pub kept: Option<PathBuf>,
     /// The router's configuration.
@@ -83,6 +87,7 @@ impl State {
             Change::Deleted(namespace, link) => {
                 self.links.retain(|(place, _), number| *place != namespace || *number != link);
             }
+            Change::Inherited(file) => self.inherited = Some(file),
             Change::Kept(file) => self.kept = Some(file),
             Change::Remove(path, identity) => self.remove.push((path, identity)),
             Change::Configuration(path) => self.configuration = Some(path),
@@ -108,9 +113,11 @@ impl State {
         let started = self.started.then_some(Change::Started);
         let followed = self.followed.iter().cloned().map(Change::Followed);
         let kept = self.kept.clone().map(Change::Kept);
+        let inherited = self.inherited.clone().map(Change::Inherited);
         let all = router
             .into_iter()
             .chain(kept)
+            .chain(inherited)
             .chain(entered)
             .chain(followed)
             .chain(named)
@@ -181,6 +188,9 @@ mod tests {
             Change::Remove("/run".into(), None),
             Change::Configuration("/etc/router.toml".into()),
             Change::Router(7),
+            Change::Followed("eth0".into()),
+            Change::Inherited("/run/r.kept".into()),
+            Change::Kept("/run/r.kept".into()),
             Change::Lives,
             Change::Started,
         ] {

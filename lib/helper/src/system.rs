@@ -62,8 +62,8 @@ pub trait System {
     fn confirm_neighbors(&mut self, neighbors: Vec<(u32, IpAddr)>, on: BTreeSet<String>) -> Result<(), Failure>;
     /// Makes a VLAN interface on a twin; returns its number.
     fn make_vlan(&mut self, on: String, vlan: u16, wanted: TwinWanted, changeable: Changeable) -> Result<u32, Failure>;
-    /// How to restore interfaces that were left prepared, from a file, which is removed.
-    fn take_kept(&mut self, file: &Path) -> Vec<Undo>;
+    /// How to restore interfaces that were left prepared, from a file, which is removed; `None` if there is none.
+    fn take_kept(&mut self, file: &Path) -> Option<Vec<Undo>>;
     /// Which file or folder a path leads to: device and inode.
     fn identity(&mut self, path: &Path) -> Option<(u64, u64)>;
     /// Opens a file of a configuration.
@@ -127,9 +127,9 @@ impl System for Linux {
         inside(wanted.namespace.clone().as_ref(), move || make(wanted))
     }
 
-    fn take_kept(&mut self, file: &Path) -> Vec<Undo> {
-        let left = kept::take(file);
-        inside(None, move || underlay::still_there(left)).unwrap_or_default()
+    fn take_kept(&mut self, file: &Path) -> Option<Vec<Undo>> {
+        let left = kept::take(file)?;
+        Some(inside(None, move || underlay::still_there(left)).unwrap_or_default())
     }
 
     fn identity(&mut self, path: &Path) -> Option<(u64, u64)> {

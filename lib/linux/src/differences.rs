@@ -26,6 +26,7 @@ impl Follower {
             }
             say(self.other_reverse_path(known, interface));
             say(self.other_broadcasts(known, interface));
+            say(self.forwards_all_the_same(known));
         }
         for (index, _, missing) in self.missing_addresses() {
             found.extend(missing.into_iter().map(|address| (index, self.missing_address(index, address))));
@@ -105,11 +106,12 @@ impl Follower {
         })
     }
 
-    /// Linux would check the sources of packets, and the router does not. The setting of all interfaces does not count:
-    /// distributions set it.
+    /// Linux would check the sources of packets, and the router does not. The setting of all interfaces does not count, as
+    /// distributions set it, unless it was Linux that has checked them until now.
     fn other_reverse_path(&self, known: &Known, interface: &Interface) -> Option<String> {
         let name = &known.link.name;
-        let (value, mode) = match self.settings_of(known).reverse_path? {
+        let of_all = self.network_settings(false, NetworkSettings::ALL).reverse_path.filter(|_| self.is_linuxs());
+        let (value, mode) = match self.settings_of(known).reverse_path.max(of_all)? {
             1 => (1, "strict"),
             2 => (2, "loose"),
             _ => return None,
@@ -123,11 +125,24 @@ impl Follower {
         })
     }
 
+    /// Linux is the router, and is not to forward what comes in here; the plane does.
+    fn forwards_all_the_same(&self, known: &Known) -> Option<String> {
+        let all = self.network_settings(false, NetworkSettings::ALL).forwarding == Some(false);
+        let off = self.is_linuxs() && !all && self.settings_of(known).forwarding == Some(false);
+        off.then(|| {
+            format!(
+                "Linux's net.ipv4.conf.{0}.forwarding is 0, and the in-kernel plane forwards what comes in by {0} all the same: \
+                 leave {0} out of the configuration if nothing is to be forwarded there",
+                known.link.name
+            )
+        })
+    }
+
     /// Linux would send packets to broadcast addresses of the link's networks to all stations, and the router does not.
     fn other_broadcasts(&self, known: &Known, interface: &Interface) -> Option<String> {
         let name = &known.link.name;
         let set = self.settings_of(known).broadcast_forwarding == Some(true);
-        (set && !interface.policy.directed_broadcast).then(|| {
+        (set && !self.is_linuxs() && !interface.policy.directed_broadcast).then(|| {
             format!(
                 "Linux's net.ipv4.conf.{name}.bc_forwarding is 1, and the router drops directed broadcasts to {}: \
                  `directed_broadcast = true` in the configuration lets them pass",
@@ -167,6 +182,9 @@ impl Follower {
     }
 
     fn group_neighbors_on(&self, index: u32, known: &Known) -> Option<String> {
+        if self.is_linuxs() {
+            return None;
+        }
         let mut on_link =
             self.group_neighbors.range((index, IpAddr::from([0; 4]))..).take_while(|((link, _), _)| *link == index);
         let ((_, address), mac) = on_link.next()?;

@@ -63,6 +63,8 @@ pub struct Follower {
     pub(crate) taken_out: HashMap<NeighborKey, u32>,
     /// Neighbors that Linux has not heard from for a while, where it does not see what is sent to them.
     pub(crate) unconfirmed: BTreeSet<(u32, IpAddr)>,
+    /// The order in which Linux is to ask them. Some may have answered meanwhile.
+    pub(crate) to_confirm: VecDeque<(u32, IpAddr)>,
     /// IPv4 routes of which Linux has several with one metric: when the first goes, another takes its place without a
     /// notification.
     pub(crate) appended: BTreeSet<RouteId>,
@@ -136,6 +138,7 @@ impl Follower {
             group_neighbors: BTreeMap::new(),
             taken_out: HashMap::new(),
             unconfirmed: BTreeSet::new(),
+            to_confirm: VecDeque::new(),
             appended: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             multicast: Multicast::default(),
@@ -257,6 +260,11 @@ impl Follower {
     /// Whether a feed's reports can be used yet: zebra's mean nothing before the kernel has named the links.
     pub fn is_ready_for(&self, feed: FeedId) -> bool {
         feed == FeedId::Kernel || self.feeds.first().is_some_and(|kernel| kernel.complete)
+    }
+
+    /// Whether each feed has named everything once.
+    pub fn is_complete(&self) -> bool {
+        self.feeds.iter().all(|feed| feed.complete)
     }
 
     /// Whether an operator has set a neighbor in Linux.

@@ -68,8 +68,17 @@ impl Follower {
         }
     }
 
-    /// A port's own interface may have been made again, or have another MAC address.
+    /// A port's own interface may have been made again, or have another name or MAC address. The port is on the one that
+    /// has the configured name.
     fn find_own(&mut self, link: &Link) {
+        if self.is_linuxs() {
+            let renamed = |port: &&mut Port| port.twin == Some(link.index) && port.own.as_ref() != Some(&link.name);
+            if let Some(port) = self.setup.ports.iter_mut().find(renamed) {
+                port.twin = None;
+                self.stale = true;
+                self.request_resync();
+            }
+        }
         let is_own = |port: &&mut Port| port.twin.is_none() && port.own.as_ref() == Some(&link.name);
         if let Some(port) = self.setup.ports.iter_mut().find(is_own) {
             port.twin = Some(link.index);
@@ -446,6 +455,9 @@ impl Follower {
 
     /// A port sends no packets larger than it was opened for, and neither should Linux.
     fn keep_mtus(&mut self) {
+        if self.is_linuxs() {
+            return;
+        }
         let too_large = |port: &Port| {
             let known = self.links.get(&port.twin?)?;
             let (name, found, largest) = (&known.link.name, known.link.mtu, port.mtu);

@@ -79,9 +79,10 @@ impl Follower {
         }
         let by_link = (neighbor.link, neighbor.address);
         match neighbor.stale {
-            true => self.unconfirmed.insert(by_link),
-            false => self.unconfirmed.remove(&by_link),
-        };
+            true if self.unconfirmed.insert(by_link) => self.to_confirm.push_back(by_link),
+            true => {}
+            false => drop(self.unconfirmed.remove(&by_link)),
+        }
         let (interface, address) = key;
         match neighbor.mac.filter(|mac| mac.is_unicast()) {
             Some(mac) if self.permanent.insert(key, mac) == Some(mac) => {}
@@ -93,7 +94,13 @@ impl Follower {
     /// Has Linux ask some of the neighbors that it has not heard from for a while. It does so by itself before it sends
     /// to them, and does not see what the router sends.
     pub(crate) fn confirm_neighbors(&mut self) {
-        let some: Vec<_> = std::iter::from_fn(|| self.unconfirmed.pop_first()).take(CONFIRMED_AT_ONCE).collect();
+        let mut some = Vec::new();
+        while some.len() < CONFIRMED_AT_ONCE
+            && let Some(next) = self.to_confirm.pop_front()
+        {
+            // Unless it has answered meanwhile, or is gone.
+            some.extend(self.unconfirmed.take(&next));
+        }
         if !some.is_empty() {
             self.ask_helper(HelperRequest::Confirm(some));
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-//! Asks the kernel which chains of nftables look at packets that it forwards: who forwards past the kernel's stack forwards
-//! past them. The commands of iptables make such chains, too, unless they are the legacy ones.
+//! Asks the kernel what it does to packets that it forwards: which chains of nftables look at them, and whether there are
+//! policies of IPsec. Who forwards past the kernel's stack forwards past them. The commands of iptables make such chains,
+//! too, unless they are the legacy ones.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,8 +9,10 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::netlink::{NETFILTER, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::netlink::{NETFILTER, SocketAddrNetlink, XFRM};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
 
 use crate::wire::{AF_INET, AF_INET6, AF_UNSPEC, Attributes, Messages, dump_request, kind, u32_at};
 
@@ -18,10 +21,19 @@ const NEW_CHAIN: u16 = 10 << 8 | 3;
 const GET_CHAIN: u16 = 10 << 8 | 4;
 /// Bytes of `struct nfgenmsg`: family, version, resource.
 const FIXED: usize = 4;
-/// NFPROTO_INET: IPv4 and IPv6.
+/// NFPROTO_INET: IPv4 and IPv6. NFPROTO_NETDEV: what a device receives or sends.
 const INET: u8 = 1;
-/// NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING.
-const FORWARDED: [u32; 3] = [0, 2, 4];
+const NETDEV: u8 = 5;
+/// NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING, NF_INET_INGRESS.
+const FORWARDED: [u32; 4] = [0, 2, 4, 5];
+/// XFRM_MSG_NEWPOLICY and XFRM_MSG_GETPOLICY, the length of what names a policy, and the place of its direction in what
+/// describes one (linux/xfrm.h).
+const NEW_POLICY: u16 = 0x13;
+const GET_POLICY: u16 = 0x15;
+const POLICY_ID: usize = 64;
+const DIRECTION: usize = 160;
+/// XFRM_POLICY_FWD, behind those of packets in and out: others belong to single sockets.
+const LAST_DIRECTION: u8 = 2;
 /// NF_ACCEPT.
 const ACCEPT: u32 = 1;
 const BUFFER: usize = 1 << 16;
@@ -34,21 +46,46 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// The kernel does not answer, or only who has CAP_NET_ADMIN.
 pub fn forward_chains() -> io::Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    dump(NETFILTER, &dump_request(GET_CHAIN, AF_UNSPEC, FIXED, 1), |kind, body| {
+        found.extend((kind == NEW_CHAIN).then(|| forward_chain(body)).flatten());
+    })?;
+    Ok(found)
+}
+
+/// How many policies of IPsec there are in this thread's network namespace, but for those of single sockets.
+///
+/// # Errors
+/// The kernel does not answer, or only who has CAP_NET_ADMIN.
+pub fn ipsec_policies() -> io::Result<usize> {
+    let mut found = 0;
+    dump(XFRM, &dump_request(GET_POLICY, AF_UNSPEC, POLICY_ID, 1), |kind, body| {
+        let is_socket = body.get(DIRECTION).is_some_and(|direction| *direction > LAST_DIRECTION);
+        found += usize::from(kind == NEW_POLICY && !is_socket);
+    })?;
+    Ok(found)
+}
+
+/// Asks for everything of a kind.
+fn dump(protocol: Protocol, request: &[u8], mut found: impl FnMut(u16, &[u8])) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(NETFILTER))?;
+    let socket = match socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, Some(protocol)) {
+        // A kernel without it.
+        Err(rustix::io::Errno::PROTONOSUPPORT) => return Ok(()),
+        socket => socket?,
+    };
     bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-    send(&socket, &dump_request(GET_CHAIN, AF_UNSPEC, FIXED, 1), SendFlags::empty())?;
-    let (mut buffer, mut found) = (vec![0; BUFFER], BTreeSet::new());
+    send(&socket, request, SendFlags::empty())?;
+    let mut buffer = vec![0; BUFFER];
     loop {
         wait(&socket)?;
         let (length, _) = recv(&socket, buffer.as_mut_slice(), RecvFlags::empty())?;
         for message in Messages(&buffer[..length]) {
             let message = message.map_err(|_| io::ErrorKind::InvalidData)?;
             match message.kind {
-                NEW_CHAIN => found.extend(forward_chain(message.body)),
-                kind::DONE => return Ok(found),
-                kind::ERROR => return refused(message.body).map(|()| found),
-                _ => {}
+                kind::DONE => return Ok(()),
+                kind::ERROR => return refused(message.body),
+                kind => found(kind, message.body),
             }
         }
     }
@@ -92,6 +129,7 @@ fn forward_chain(body: &[u8]) -> Option<String> {
         INET => "inet",
         AF_INET => "ip",
         AF_INET6 => "ip6",
+        NETDEV => "netdev",
         _ => return None,
     };
     let find = |all: &[u8], wanted: u16| {
@@ -105,7 +143,8 @@ fn forward_chain(body: &[u8]) -> Option<String> {
     let policy = find(attributes, POLICY).map_or(ACCEPT, |policy| be(Some(&policy)));
     let rules = be(find(attributes, USE).as_deref());
     let does_nothing = policy == ACCEPT && rules == 0;
-    (FORWARDED.contains(&hook) && !does_nothing).then(|| Some(format!("{family} {} {}", text(TABLE)?, text(NAME)?)))?
+    let is_forwarded = family == "netdev" || FORWARDED.contains(&hook);
+    (is_forwarded && !does_nothing).then(|| Some(format!("{family} {} {}", text(TABLE)?, text(NAME)?)))?
 }
 
 #[cfg(test)]
@@ -140,7 +179,9 @@ mod tests {
             (chain(INET, Some(2), 1, 0), None), // It lets everything pass.
             (chain(INET, Some(1), 0, 5), None), // It is about what the machine receives.
             (chain(INET, None, 0, 5), None),    // Others jump to it.
-            (chain(7, Some(2), 0, 5), None),    // It is a bridge's.
+            (chain(INET, Some(5), 1, 1), Some("inet filter forward")),
+            (chain(NETDEV, Some(1), 1, 1), Some("netdev filter forward")),
+            (chain(7, Some(2), 0, 5), None), // It is a bridge's.
             (vec![], None),
         ] {
             assert_eq!(forward_chain(&body).as_deref(), expected, "{body:?}");

@@ -8,7 +8,7 @@
 //! | `decode.rs` | from bytes to messages, whatever the bytes are |
 //! | `feed.rs` | the thread that reads the two sockets, dumps first and again when notifications were lost |
 //! | `fpm.rs` | routes from FRR's zebra over TCP (FPM), as the same updates |
-//! | `filters.rs` | which chains of nftables look at forwarded packets |
+//! | `filters.rs` | what Linux does to forwarded packets: chains of nftables, policies of IPsec |
 //! | `statistics.rs` | asks the kernel what it has lost on an interface |
 //! | `background.rs` | what the threads of both have in common |
 //!
@@ -28,7 +28,7 @@ mod statistics;
 pub mod wire;
 
 pub use feed::{Scope, Source, SourceCounters, Update, follow};
-pub use filters::forward_chains;
+pub use filters::{forward_chains, ipsec_policies};
 pub use statistics::{KernelStatistics, LinkLosses, LinkStatistics};
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ impl LinuxSide {
 
     /// Whether everything that Linux says was read once, or nothing is read.
     pub fn is_complete(&self) -> bool {
-        self.feeds.is_empty() || self.follower.is_ready_for(FeedId::Zebra)
+        self.follower.is_complete()
     }
 
     /// Whether an update was only taken in part, so that there is more to do immediately.

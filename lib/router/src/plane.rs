@@ -128,7 +128,7 @@ impl PlaneThread {
         let refused = self.plane.publish(&self.tables).err().map(|error| error.to_string());
         if refused != self.said {
             match &refused {
-                Some(error) => tracing::warn!("workers forward all packets: {error}"),
+                Some(error) => tracing::warn!("the in-kernel plane hands on all packets: {error}"),
                 None => tracing::info!("the in-kernel plane forwards again"),
             }
         }

@@ -44,6 +44,7 @@ impl Drop for Shared {
 pub struct LinuxPort(Arc<Shared>);
 
 /// Switches what a port receives; the port may be gone.
+#[derive(Clone)]
 pub struct Watch(Weak<Shared>);
 
 impl Watch {

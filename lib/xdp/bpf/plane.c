@@ -220,6 +220,10 @@ static __always_inline int judge(struct packet *p)
 	if (type == VLAN_TYPE || type == QINQ_TYPE) {
 		type = types[2];
 		network = data + 18;
+		if ((type == VLAN_TYPE || type == QINQ_TYPE) && data + 22 <= end) {
+			type = types[4];
+			network = data + 22;
+		}
 	}
 	if (type == IPV4_TYPE && network + sizeof(struct ipv4) <= end) {
 		p->is6 = 0;

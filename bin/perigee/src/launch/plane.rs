@@ -15,6 +15,7 @@ use perigee_socket::{Below, FrameProgram, Watch, attach, put_socket, replace, so
 use perigee_xdp::layout;
 use perigee_xdp::{LoadedPlane, PlaneCounters, PlanePort, PlaneView, Up, grace};
 use pins::Pins;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -153,9 +154,10 @@ impl XdpPlane {
         Ok(Some(Arc::new(XdpPlane { loaded, counted, up, pins, state, sum, devices })))
     }
 
-    /// What is to be removed when the router ends in order, though it would outlive a router that is killed.
-    pub(super) fn pins(&self) -> Vec<PathBuf> {
-        self.pins.as_ref().map(Pins::all).unwrap_or_default()
+    /// What is to be removed by somebody else when the router ends in order, though it would outlive a router that is
+    /// killed.
+    pub(super) fn hand_over_pins(&self) -> Vec<PathBuf> {
+        self.pins.as_ref().map(Pins::hand_over).unwrap_or_default()
     }
 
     /// Lets workers see what a port gives to Linux while there is a capture or a trace.
@@ -329,7 +331,7 @@ impl KernelPlane for XdpPlane {
             return Err(error.into());
         }
         state.say_rules(self.up);
-        state.watches.iter().for_each(|watch| watch.set(tables.tapped()));
+        let watches = state.watches.clone();
         let inherited = if state.complete { std::mem::take(&mut state.inherited) } else { Vec::new() };
         let filters: Vec<u32> = state.view.filters().iter().map(|rule| rule.number).collect();
         let renewed = state.view.take_renewed();
@@ -337,6 +339,7 @@ impl KernelPlane for XdpPlane {
         if renewed {
             self.count_filters(filters);
         }
+        watches.iter().for_each(|watch| watch.set(tables.tapped()));
         inherited.iter().for_each(|inherited| self.take_over(inherited));
         Ok(())
     }
@@ -409,6 +412,10 @@ struct PortProgram {
 }
 
 impl PortProgram {
+    fn say_unpinned(&self, error: &io::Error) {
+        tracing::warn!("port {}: if the router is killed, the in-kernel plane ends with it: {error}", self.name);
+    }
+
     /// The port's place in the plane's maps.
     fn place(&self) -> u32 {
         u32::from(self.number) + 1
@@ -448,7 +455,16 @@ impl FrameProgram for PortProgram {
         }
         self.plane.loaded.set_device(self.place(), link).map_err(io::Error::other)?;
         let Some(pins) = &self.plane.pins else { return attach(self.plane.loaded.program()?, link, in_driver) };
-        if let Some(left) = pins.take(&self.name, link, in_driver)? {
+        let left = match pins.take(&self.name, link, in_driver) {
+            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => return Err(error),
+            Err(error) => {
+                // As an interface was made again, and there is no privilege for it any more.
+                self.say_unpinned(&error);
+                return attach(self.plane.loaded.program()?, link, in_driver);
+            }
+            Ok(left) => left,
+        };
+        if let Some(left) = left {
             let sockets = sockets_of(&left).unwrap_or_else(|error| {
                 tracing::debug!(
                     "port {}: what the plane before does not finish is lost until then: {error}",
@@ -463,8 +479,7 @@ impl FrameProgram for PortProgram {
         }
         let attached = attach(self.plane.loaded.program()?, link, in_driver)?;
         if let Err(error) = pins.keep(&self.name, &attached, in_driver) {
-            // As an interface was made again, and there is no privilege for it any more.
-            tracing::warn!("port {}: if the router is killed, the in-kernel plane ends with it: {error}", self.name);
+            self.say_unpinned(&error);
         }
         Ok(attached)
     }

@@ -179,7 +179,7 @@ pub(super) fn open_ports(eal: &Eal, config: &Config, helper: Option<Arc<Helper>>
         }
     }
     if let (Some(helper), Some(plane)) = (&opened.helper, &opened.plane) {
-        helper.remove_at_end(plane.pins())?;
+        helper.remove_at_end(plane.hand_over_pins())?;
     }
     opened.infos = ports.values().map(OpenPort::info).collect();
     opened.ports = ports.into_values().collect();

@@ -43,24 +43,36 @@ pub(super) fn look(config: &Config, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to forward past Linux's own filters and translations, unless that is what is wanted.
+/// Refuses to forward past Linux's own filters, translations and encryption, unless that is what is wanted.
 fn look_past(force: bool) -> Result<()> {
-    let chains = perigee_netlink::forward_chains().unwrap_or_else(|error| {
-        tracing::warn!("whether nftables has chains that look at forwarded packets is not known: {error}");
-        Default::default()
-    });
-    if chains.is_empty() {
+    // Who may not ask may not start either, and is told so.
+    if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let chains: Vec<String> = chains.into_iter().map(|chain| format!("`{chain}`")).collect();
-    let what = format!(
-        "nftables has rules about forwarded packets ({}), which packets that the in-kernel plane forwards pass by: nothing is \
-         dropped, counted or translated there",
-        list(&chains)
-    );
+    let mut passed = Vec::new();
+    match perigee_netlink::forward_chains() {
+        Ok(chains) if chains.is_empty() => {}
+        Ok(chains) => {
+            let chains: Vec<String> = chains.into_iter().map(|chain| format!("`{chain}`")).collect();
+            passed.push(format!("rules of nftables ({})", list(&chains)));
+        }
+        Err(error) => passed.push(format!("any rules of nftables, which the kernel does not tell ({error})")),
+    }
+    match perigee_netlink::ipsec_policies() {
+        Ok(0) => {}
+        Ok(count) => passed.push(format!("policies of IPsec (`ip xfrm policy` lists {count})")),
+        Err(error) => passed.push(format!("any policies of IPsec, which the kernel does not tell ({error})")),
+    }
+    if passed.is_empty() {
+        return Ok(());
+    }
+    let what = format!("packets that the in-kernel plane forwards would pass by {}", list(&passed));
     match force {
         true => tracing::warn!("{what}, as --force says"),
-        false => bail!("{what}; put the rules into [[filter]], take them out of nftables, or start with --force"),
+        false => bail!(
+            "{what}: nothing is dropped, translated or encrypted there; put rules into [[filter]], take them out of Linux, or start \
+             with --force"
+        ),
     }
     Ok(())
 }

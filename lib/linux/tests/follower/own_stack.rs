@@ -4,7 +4,7 @@
 use crate::world::*;
 use perigee_config::Stack;
 use perigee_linux::{Effect, HelperRequest, Port, Setup};
-use perigee_net::InterfaceId;
+use perigee_net::{InterfaceId, RouteTarget};
 use perigee_netlink::message::{Link, Neighbor, Vlan};
 
 const ON_A: InterfaceId = InterfaceId(0);
@@ -56,11 +56,14 @@ fn an_interface_that_is_made_again_is_found_by_its_name() {
     world.settle();
     assert_eq!(world.follower.link_at(0, None), Some((41, "eth0".to_owned())));
     assert_eq!(world.target("10.5.0.0/16"), Some(gateway(0, "10.0.1.5")));
-    // A port keeps its interface under another name.
+    // The program is at the one that has the name, too.
     world.kernel.set_link(link(41, "uplink"));
+    world.settle();
+    assert_eq!(world.follower.link_at(0, None), None);
+    assert!(matches!(world.target("10.5.0.0/16"), Some(RouteTarget::ToLinux(_))), "{:?}", world.target("10.5.0.0/16"));
     world.kernel.set_link(link(42, "eth0"));
     world.settle();
-    assert_eq!(world.follower.link_at(0, None), Some((41, "uplink".to_owned())));
+    assert_eq!(world.follower.link_at(0, None), Some((42, "eth0".to_owned())));
     assert_eq!(world.requests(), []);
 }
 
@@ -123,6 +126,22 @@ fn linux_is_asked_to_confirm_neighbors_that_it_has_not_heard_from() {
     let all: Vec<_> = asked.into_iter().flatten().collect();
     let expected: Vec<_> = (3..=40).map(|last| (A, ip(&format!("10.0.1.{last}")))).collect();
     assert_eq!(all, expected);
+    // None is asked twice before all were asked once.
+    for last in 1..=40 {
+        world.kernel.set_neighbor(neighbor(A, &format!("10.0.1.{last}"), mac(last)));
+        world.kernel.set_neighbor(stale(last));
+    }
+    world.settle();
+    world.pass(SECOND / 4);
+    (1..=32).for_each(|last| world.kernel.set_neighbor(stale(last)));
+    world.settle();
+    world.pass(SECOND / 4);
+    let second = world.requests().pop().map(|request| match request {
+        HelperRequest::Confirm(neighbors) => neighbors[..8].to_vec(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(second, Some((33..=40).map(|last| (A, ip(&format!("10.0.1.{last}")))).collect()));
+    world.requests();
     // What the slow path believes to know is not told.
     world.input(perigee_linux::Input::Neighbor { interface: ON_A, address: ip("10.0.1.99"), mac: Some(mac(99)) });
     world.settle();

@@ -211,7 +211,11 @@ fn run(
 ) -> Option<Done> {
     match request {
         HelperRequest::Neighbors(neighbors) => refusals.neighbors(helper.change_neighbors(&neighbors, namespace)),
-        HelperRequest::Confirm(neighbors) => refusals.neighbors(helper.confirm_neighbors(&neighbors)),
+        HelperRequest::Confirm(neighbors) => {
+            if let Err(error) = helper.confirm_neighbors(&neighbors) {
+                tracing::debug!("{error}");
+            }
+        }
         HelperRequest::Link(change) => refusals.link(&change.name, helper.change_link(&change)),
         HelperRequest::Prepare(preparation) => {
             if let Err(error) = helper.prepare_link(&preparation) {

@@ -135,7 +135,7 @@ impl System for Pretended {
     fn make_vlan(&mut self, on: String, vlan: u16, wanted: TwinWanted, _: Changeable) -> Result<u32, Failure> {
         self.ask(Asked::Vlan(on, vlan, wanted)).map(|()| 30)
     }
-    fn take_kept(&mut self, _: &Path) -> Vec<Undo> {
+    fn take_kept(&mut self, _: &Path) -> Option<Vec<Undo>> {
         unreachable!("no router was killed")
     }
     fn identity(&mut self, _: &Path) -> Option<(u64, u64)> {

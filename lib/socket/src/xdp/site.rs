@@ -54,8 +54,8 @@ impl Site<'_> {
     pub fn unfit_for_programs(&self) -> Option<&'static str> {
         match self.driver()?.as_str() {
             "802.1Q VLAN Support" => Some(
-                "is a VLAN of another interface: make that one the port, and the VLAN [port.NAME.vlan.ID], whose tags the \
-                 in-kernel plane reads and writes itself",
+                "is a VLAN of another interface: make that one the port (with `stack = \"perigee\"` the VLAN is [port.NAME.vlan.ID]), \
+                 whose tags the in-kernel plane reads and writes itself",
             ),
             "bonding" | "team" => Some(
                 "consists of other interfaces, whose driver chooses among them: make these the ports and route over several of \

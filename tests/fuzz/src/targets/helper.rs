@@ -431,9 +431,9 @@ impl System for Pretended {
         Ok(descriptor())
     }
 
-    fn take_kept(&mut self, _: &Path) -> Vec<Undo> {
+    fn take_kept(&mut self, _: &Path) -> Option<Vec<Undo>> {
         assert!(!self.started, "it takes over interfaces once it has started");
-        Vec::new()
+        Some(Vec::new())
     }
 
     fn confirm_neighbors(&mut self, _: Vec<(u32, IpAddr)>, on: BTreeSet<String>) -> Result<(), Failure> {
