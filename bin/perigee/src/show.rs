@@ -295,12 +295,21 @@ fn linux(status: &LinuxStatus, all: bool) -> Table {
     rows(&["Linux", ""], &[], lines.into_iter().chain(differences).map(|(name, value)| vec![name.to_owned(), value]))
 }
 
+/// Some names of a list: with 256 ports a worker polls as many queues. `--json` has all.
+fn few(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len().checked_sub(SHOWN) {
+        Some(more @ 1..) => format!("{} and {more} more", names[..SHOWN].join(" ")),
+        _ => names.join(" "),
+    }
+}
+
 fn workers(list: &[WorkerStatus]) -> Table {
     Columns::<WorkerStatus>::new()
         .number("worker", |w| w.worker)
         .number("core", |w| w.core)
         .text("state", |w| w.state)
-        .text("queues", |w| w.queues.join(" "))
+        .text("queues", |w| few(&w.queues))
         .number("received", |w| w.received)
         .number("sent", |w| w.transmitted)
         .number("punted", |w| w.punted)
@@ -486,4 +495,16 @@ fn filters(list: &[FilterStatus]) -> Table {
         .text("done in", |f| f.done_in)
         .number("hits", |f| or_dash(f.hits))
         .table(list)
+}
+
+#[cfg(test)]
+mod tests {
+    /// With 256 ports a line of `show workers` had 2,400 characters.
+    #[test]
+    fn a_worker_of_many_queues_has_a_line_that_can_be_read() {
+        let names = |count: usize| (0..count).map(|n| format!("p{n}:0")).collect::<Vec<_>>();
+        assert_eq!(super::few(&names(2)), "p0:0 p1:0");
+        assert_eq!(super::few(&names(8)).matches(':').count(), 8);
+        assert_eq!(super::few(&names(256)), "p0:0 p1:0 p2:0 p3:0 p4:0 p5:0 p6:0 p7:0 and 248 more");
+    }
 }
