@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-//! `stack = "linux"`: Linux is the router, on its own interfaces, and the in-kernel plane forwards for it; and what goes on
-//! when a router with such a plane is killed.
+//! `stack = "linux"`: Linux is the router, on its own interfaces, and the in-kernel plane forwards for it. A plane that
+//! persists outlives its router.
 
 use crate::{PORTS, Pair};
 use perigee_tests::{Asserts, Good, Host, Router, World, run, speakers, wait_until};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //! A port that stays Linux's: an XDP program at the interface forwards what it can, and Linux gets everything else.
 //!
-//! The router sends nothing there, and changes nothing of the interface. It receives copies of what Linux receives while
-//! somebody watches: for captures and traces.
+//! The router sends nothing there, and changes nothing of the interface but whether the device takes VLAN tags out. It
+//! receives copies of what Linux receives while somebody watches: for captures and traces.
 
 use crate::error::{Error, Result, text, xdp_failed};
 use crate::port::{Buffers, SocketConfig, SocketPort, lock};

@@ -79,7 +79,7 @@ struct Inherited {
     /// The port's number and name.
     number: u16,
     name: String,
-    /// Its map of sockets. What it does not finish is to come to this router's meanwhile: answers to what that asks.
+    /// Its map of sockets. This router's sockets are in it until the takeover, so that answers to its requests arrive.
     sockets: Option<OwnedFd>,
 }
 
@@ -154,8 +154,8 @@ impl XdpPlane {
         Ok(Some(Arc::new(XdpPlane { loaded, counted, up, pins, state, sum, devices })))
     }
 
-    /// What is to be removed by somebody else when the router ends in order, though it would outlive a router that is
-    /// killed.
+    /// The paths to remove when the router ends in order, which outlive a router that is killed. From now on the caller
+    /// removes them.
     pub(super) fn hand_over_pins(&self) -> Vec<PathBuf> {
         self.pins.as_ref().map(Pins::hand_over).unwrap_or_default()
     }

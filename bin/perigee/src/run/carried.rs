@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use perigee_config::{Config, Device, Port, Stack};
 use std::net::IpAddr;
 
-/// Refuses ports on interfaces that carry something, unless that is what is wanted, or they stay Linux's.
+/// Refuses ports on interfaces that carry the machine's own traffic, unless `force` is set or they stay Linux's.
 ///
 /// # Errors
 /// The sentence that says what would be lost.
@@ -43,7 +43,7 @@ pub(super) fn look(config: &Config, force: bool) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to forward past Linux's own filters, translations and encryption, unless that is what is wanted.
+/// Refuses to forward past Linux's own filters, translations and encryption, unless `force` is set.
 fn look_past(force: bool) -> Result<()> {
     // Who may not ask may not start either, and is told so.
     if !rustix::process::geteuid().is_root() {

@@ -39,8 +39,8 @@ pub(super) struct Pins {
 }
 
 impl Pins {
-    /// Those of the configuration's router, if it keeps some or one of its name has left some. What is left of ports
-    /// that are not the plane's any more is removed.
+    /// The files of the configuration's router: it keeps some, or a killed router of its name has left some. Removes
+    /// those of ports that are not in the plane any more.
     ///
     /// # Errors
     /// They cannot be made there, or others than root can write there.
@@ -117,7 +117,7 @@ impl Pins {
         Ok(())
     }
 
-    /// What a router that ends in order has removed, by somebody else from now on: files, then folders.
+    /// The paths to remove when the router ends in order: files, then folders. From now on the caller removes them.
     pub(super) fn hand_over(&self) -> Vec<PathBuf> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.left().chain(folders(&self.folder).into_iter().rev()).collect()
