@@ -38,7 +38,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     fib: Vec<String>,
     /// Start even if an interface carries addresses of this machine, its default route or connections, which are lost; or, with
-    /// `stack = "linux"`, if packets pass by rules of nftables
+    /// `stack = "linux"`, if packets pass by rules of nftables or policies of IPsec
     #[arg(long)]
     force: bool,
     /// Log more (-v) or everything (-vv); the environment variable PERIGEE_LOG selects it in detail

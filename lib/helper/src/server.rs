@@ -398,9 +398,7 @@ impl Server<Linux> {
         let kept = if is_closed(router) { self.state.kept.clone() } else { None };
         // A start that fails leaves what forwards on as it was.
         let inherited = self.state.inherited.clone().filter(|_| !self.state.started);
-        if let Some(file) = kept.or(inherited) {
-            self.keep(&file);
-        }
+        let stays = kept.or(inherited).is_some_and(|file| self.keep(&file));
         while !self.state.undo.is_empty() {
             self.restore_some(router);
         }
@@ -419,7 +417,7 @@ impl Server<Linux> {
         // The kernel kills a thread that has blocked the signal of its crash, and the router logs nothing. Last, because
         // the log may have no reader.
         if was_killed {
-            match self.state.kept.is_some() {
+            match stays {
                 true => tracing::warn!(
                     "the router was killed or has ended by force: the in-kernel plane forwards on by its last tables until a \
                      router of this name is started"
@@ -429,16 +427,18 @@ impl Server<Linux> {
         }
     }
 
-    /// Leaves interfaces prepared for the in-kernel plane, which forwards there without its router, if that is wanted.
-    fn keep(&mut self, file: &Path) {
+    /// Leaves interfaces prepared for the in-kernel plane, which forwards there without its router. Returns whether the
+    /// file could be written.
+    fn keep(&mut self, file: &Path) -> bool {
         match kept::write(file, &self.state.undo) {
             Ok(()) => {
                 self.state.undo.clear();
                 self.state.remove.retain(|(path, _)| !path.starts_with(kept::PROGRAMS));
+                true
             }
             Err(error) => {
                 tracing::warn!("cannot write {}: {error}; the interfaces are restored", file.display());
-                self.state.kept = None;
+                false
             }
         }
     }

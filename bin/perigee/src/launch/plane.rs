@@ -39,7 +39,7 @@ pub(super) struct XdpPlane {
     devices: Mutex<DeviceCounters>,
 }
 
-/// What changes while it runs. No thread waits for the kernel with this lock.
+/// What changes while it runs. After the start no thread waits for the kernel with this lock.
 struct State {
     view: PlaneView,
     ports: Vec<KnownPort>,

@@ -45,7 +45,7 @@ pub(super) fn look(config: &Config, force: bool) -> Result<()> {
 
 /// Refuses to forward past Linux's own filters, translations and encryption, unless `force` is set.
 fn look_past(force: bool) -> Result<()> {
-    // Who may not ask may not start either, and is told so.
+    // The kernel answers root alone. Other users are refused when the plane is loaded.
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
